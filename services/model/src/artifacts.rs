@@ -123,8 +123,8 @@ pub struct ArtifactSummary {
 #[derive(Debug, Clone, Default, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct SearchArtifactsRequest {
-    /// The substring to search for, ignoring case; `%` and `_` have no special function. With `mode: ranked`, a query
-    /// in natural language.
+    /// The substring to search for: 1 to 1000 characters, not blank. Case is ignored; `%` and `_` have no special
+    /// function. With `mode: ranked`, a query in natural language.
     #[serde(default)]
     pub query: String,
     /// `substring` (newest first) or `ranked` (by words and by meaning, best first); default: `substring`.
@@ -174,8 +174,8 @@ pub struct ArtifactHit {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 0, maximum = 1)]
     pub relevance: Option<f64>,
-    /// At most 300 characters of the content around what matches the query best, if it lies beyond the opening; only with
-    /// `mode: ranked`.
+    /// At most 300 characters of the content around what matches the query best, if it lies beyond the opening; only
+    /// with `mode: ranked`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub snippet: Option<String>,
     /// When it was created.
@@ -539,10 +539,10 @@ pub struct DiffArtifactVersionsRequest {
     /// The artifact's id.
     #[serde(default)]
     pub artifact_id: String,
-    /// The older version.
+    /// The version to compare from.
     #[serde(default)]
     pub from_version: i64,
-    /// The newer version; default: the current one.
+    /// The version to compare with; default: the current one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub to_version: Option<i64>,
     /// The `revision` of an earlier reply. The result shows that state or a later one.
@@ -556,9 +556,9 @@ pub struct DiffArtifactVersionsReply {
     /// The artifact's id.
     #[schema(format = "uuid")]
     pub artifact_id: String,
-    /// The older version.
+    /// The version to compare from.
     pub from_version: i64,
-    /// The newer version.
+    /// The version to compare with.
     pub to_version: i64,
     /// Which of `title`, `content` and `metadata` differ.
     pub changes: Vec<String>,

@@ -14,8 +14,8 @@ pub fn decode<T: DeserializeOwned>(value: serde_json::Value) -> Result<T> {
 /// Like [`decode`], from the bytes of a request body.
 ///
 /// # Errors
-/// `INVALID_ARGUMENT` with the position of malformed JSON, or with the path of a field with a wrong
-/// type.
+/// `INVALID_ARGUMENT` as for [`decode`]; with the position of malformed JSON; for an empty body; and for an integer
+/// beyond 64 bits.
 pub fn decode_slice<T: DeserializeOwned>(body: &[u8]) -> Result<T> {
     if body.iter().all(u8::is_ascii_whitespace) {
         return Err(Error::invalid(

@@ -62,8 +62,8 @@ impl Error {
 
     /// Maximum number of invalid fields that one error names.
     pub const MAX_VIOLATIONS: usize = 8;
-    /// Maximum number of bytes of the named fields in gRPC trailers. Clients refuse trailers of more than 8 KiB (grpcio),
-    /// and the rest of the error needs less than 1 KiB.
+    /// Maximum number of bytes of the named fields in gRPC trailers. Clients refuse trailers of more than 8 KiB
+    /// (grpcio), and the rest of the error needs less than 1 KiB.
     const MAX_TRAILER_BYTES: usize = 7 * 1024;
 
     /// An `INVALID_ARGUMENT` error about several fields; the message consists of their descriptions. Those beyond

@@ -48,7 +48,8 @@ pub struct ListMetadataKeysReply {
     pub total: i64,
     /// Whether there are more keys than `limit`.
     pub has_more: bool,
-    /// Number of entries that were read: the newest ones that the request selects.
+    /// Number of entries that were read: the newest ones that the request selects. Metadata of more than 4 KiB is not
+    /// read.
     pub scanned: i64,
     /// Whether every entry that the request selects was read.
     pub complete: bool,
@@ -110,7 +111,8 @@ pub struct ListMetadataValuesReply {
     pub total: i64,
     /// Whether there are more values than `limit`.
     pub has_more: bool,
-    /// Number of entries that were read: the newest ones that the request selects.
+    /// Number of entries that were read: the newest ones that the request selects. Metadata of more than 4 KiB is not
+    /// read.
     pub scanned: i64,
     /// Whether every entry that the request selects was read.
     pub complete: bool,
@@ -133,8 +135,8 @@ const MAX_KEY_BYTES: usize = 64 * 1024 * 1024;
 const KEY_OVERHEAD_BYTES: usize = 100;
 
 /// Counts in how many of these objects each key occurs: most frequent first, then by name. Keys that no filter can name
-/// are left out. An object that has fields is not a key itself; its fields are. It reads no further object once the keys
-/// take 64 MiB.
+/// are left out. A field that holds an object with fields is not counted itself; the inner fields are. Once the keys
+/// take more than 64 MiB, no further object is read.
 #[must_use]
 pub fn count_keys(
     objects: impl Iterator<Item = JsonObject>,

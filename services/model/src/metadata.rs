@@ -3,7 +3,8 @@ use serde_json::Value;
 
 use crate::{Error, JsonObject, Result, Violations};
 
-/// Approximate number of bytes that an object takes in memory. Of many small values it is a multiple of their JSON.
+/// Approximate number of bytes that an object takes in memory. Many small values take several times as much as their
+/// JSON.
 #[must_use]
 pub fn held_bytes(object: &JsonObject) -> usize {
     let of_field =

@@ -43,7 +43,7 @@ pub enum Reason {
     StoreUnavailable,
     /// The embedding provider does not respond now.
     ProviderUnavailable,
-    /// Too many requests already wait; retry after `retry_after`.
+    /// Too many requests wait, too many streams are open, or too little memory is free; retry after `retry_after`.
     Overloaded,
     /// The service is stopping and accepts no new work.
     ShuttingDown,
@@ -61,7 +61,7 @@ pub enum Reason {
     ScopeMissing,
     /// A page of another site made a browser send the request.
     CrossSite,
-    /// The key has used up its request rate.
+    /// The key or token has used up its request rate, or too many sign-ins were refused.
     RateLimited,
     /// The owner has reached its quota.
     QuotaExceeded,

@@ -22,7 +22,7 @@ pub enum Scope {
     Write,
     /// Delete.
     Delete,
-    /// Create, change and deactivate the owner's API keys.
+    /// Create, list, change and deactivate the owner's API keys.
     Manage,
 }
 

@@ -290,8 +290,8 @@ pub struct SearchHit {
     /// A snippet with `<mark>` around the best hits; absent unless `highlight` is true.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub highlighted: Option<String>,
-    /// At most 300 characters of the text around what matches the query best, if `text_content` is cut and does not have
-    /// it; only in semantic and hybrid search.
+    /// At most 300 characters of the text around what matches the query best, if `text_content` is cut and does not
+    /// have it; only in semantic and hybrid search.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub snippet: Option<String>,
 }

@@ -58,9 +58,10 @@ pub struct ConnectionMetrics {
     pub queued_writes: i64,
     /// Number of writes that may wait before new ones are refused.
     pub write_queue_limit: i64,
-    /// Number of transactions committed since the service started.
+    /// Number of transactions committed since the service started; on PostgreSQL the same as `writes`.
     pub commits: i64,
-    /// Number of writes committed since the service started. One transaction can hold several.
+    /// Number of writes that succeeded since the service started. One that is repeated with its idempotency key counts
+    /// again. On SQLite one transaction can hold several.
     pub writes: i64,
 }
 
@@ -88,7 +89,7 @@ pub struct SemanticSearchStatus {
     #[schema(required)]
     pub pending_count: Option<i64>,
     /// Estimated seconds until all of them have an embedding; null while no embeddings are computed, because the
-    /// provider or the database is unavailable or the service has just started.
+    /// provider or the database is unavailable, the provider fails on entries, or the service has just started.
     #[schema(required)]
     pub pending_seconds: Option<i64>,
 }

@@ -20,12 +20,12 @@ impl Timestamp {
         self.0
     }
 
-    /// Parses the four documented forms: date, date-time without offset (taken as UTC), date-time
-    /// with `Z`, date-time with an offset. A date alone means its first moment, or with
-    /// `end_of_day` its last.
+    /// Parses the four documented forms: date, date-time without offset (taken as UTC), date-time with `Z`, date-time
+    /// with an offset. It also accepts a space instead of the `T`, and the other date-times of ISO 8601. A date alone
+    /// means its first moment, or with `end_of_day` its last.
     ///
     /// # Errors
-    /// A sentence without the field's name, if the text has none of the four forms.
+    /// A sentence without the field's name, if the text is no such date.
     pub fn parse(text: &str, end_of_day: bool) -> Result<Self, &'static str> {
         const FORMS: &str = "must be an ISO 8601 date or date-time: 2025-11-29, 2025-11-29T10:00:00, 2025-11-29T10:00:00Z or 2025-11-29T10:00:00+02:00";
         let text = text.trim();

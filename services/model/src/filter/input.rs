@@ -43,7 +43,8 @@ pub struct FilterInput {
 #[derive(Debug, Clone, Default, PartialEq, Deserialize, Serialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct MetadataFilter {
-    /// Path of the field: 1 to 32 segments of letters, digits, `_` and `-`, joined by dots.
+    /// Path of the field: 1 to 32 segments of ASCII letters, digits, `_` and `-`, joined by dots; at most 512
+    /// characters.
     #[serde(default)]
     #[schema(required, min_length = 1, example = "status")]
     pub key: String,

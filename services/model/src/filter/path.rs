@@ -5,7 +5,8 @@ use std::fmt::Display;
 use crate::Violations;
 use crate::entry::shorten;
 
-/// A path into nested metadata objects: 1 to 32 segments of `[A-Za-z0-9_-]+`. It never needs quoting.
+/// A path into nested metadata objects: 1 to 32 segments of `[A-Za-z0-9_-]+`, at most 512 characters. It never needs
+/// quoting.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct MetadataPath(Vec<String>);
 
