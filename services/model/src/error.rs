@@ -204,7 +204,7 @@ impl std::error::Error for Error {
 /// description, all in base64. The message has the description percent-encoded.
 fn trailer_bytes(violation: &Violation) -> usize {
     let Violation { field, description } = violation;
-    let percent_encoded = |byte: u8| if byte.is_ascii_alphanumeric() { 1 } else { 3 };
+    let percent_encoded = |byte: u8| -> usize { if byte.is_ascii_alphanumeric() { 1 } else { 3 } };
     let in_message: usize = description.bytes().map(percent_encoded).sum();
     (field.len() + 2 * description.len()).div_ceil(3) * 4 + in_message
 }
