@@ -153,8 +153,8 @@ operations! {
     UpdateApiKey "update_api_key" ApiKey MANAGE, Write;
     /// Deactivates an API key.
     DeactivateApiKey "deactivate_api_key" ApiKey MANAGE, Write;
-    /// Returns what the caller's credentials allow. It is not rate-limited, because the gateway
-    /// calls it before each MCP call over HTTP.
+    /// Returns what the caller's credentials allow. It is not rate-limited, because the gateway calls it for MCP calls
+    /// over HTTP, which would otherwise count twice.
     GetCaller "get_caller" ApiKey None, Read;
 }
 
