@@ -10,8 +10,8 @@ use super::digest::hex;
 /// A project on this machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Project {
-    /// `host/path` of its git remote, else the path of its root, or of the main working tree of a linked one. Never with
-    /// a user or a password.
+    /// `host/path` of its git remote, else the path of its root, or of the main working tree of a linked one. It never
+    /// has a user or a password.
     pub name: String,
     /// The directory that has `.git`, else the directory in which the agent works.
     pub root: PathBuf,
@@ -135,13 +135,15 @@ fn host_and_path(url: &str) -> Option<String> {
             (authority, path)
         }
     };
-    // A password that was not encoded may contain `@` and `/`.
+    // A password that was not encoded may contain `@` and `/`. Digits after the colon may be a port, and `[` begins an
+    // IPv6 address: if such a host were taken for a user, projects on different hosts would have one name.
+    let ends_in_password = url.contains("://")
+        && !authority.contains(['@', '['])
+        && authority
+            .split_once(':')
+            .is_some_and(|(_, after)| !after.bytes().all(|b| b.is_ascii_digit()));
     let (authority, path) = match path.rsplit_once('@') {
-        Some((_, rest))
-            if url.contains("://") && !authority.contains('@') && authority.contains(':') =>
-        {
-            rest.split_once('/')?
-        }
+        Some((_, rest)) if ends_in_password => rest.split_once('/')?,
         _ => (authority, path),
     };
     // What stands before another `@` may be a part of a password.
@@ -198,6 +200,8 @@ mod tests {
             "https://user:p@s/s@github.com/acme/app.git",
             "https://tok/en@github.com/acme/app",
             "user:secret@host:acme/app",
+            "https://a.example:8443/@scope/app",
+            "ssh://[2001:db8::1]/@scope/app",
             "/srv/git/app.git",
             "../app",
             "file:///srv/app.git",
