@@ -192,6 +192,9 @@ impl Hook<'_> {
         let may_capture = captures(self.args.settings.capture, &target).is_ok();
         // Messages are written to files first, because the requests below may use up the time.
         let captured = if may_capture { self.capture() } else { Ok(()) };
+        if self.event == HookEvent::SessionStart {
+            self.state.clean_up();
+        }
         let service = service(self.args, target, until)?;
         let recalled = async {
             match self.event {
@@ -285,7 +288,6 @@ impl Hook<'_> {
 
     /// Prints the brief of the project, and stores the cursor from which the next session lists changes.
     async fn brief(&self, service: &Service) -> Result<(), String> {
-        self.state.clean_up();
         let last = self
             .state
             .project(self.agent.name(), &self.place.key)

@@ -206,6 +206,38 @@ async fn subagents_scheduled_tasks_and_excluded_projects_are_not_captured() {
     );
 }
 
+/// The files would otherwise stay forever, because no other event deletes them.
+#[tokio::test(flavor = "multi_thread")]
+async fn files_of_old_sessions_are_deleted_also_without_recall() {
+    let home = Home::new();
+    let fake = Fake::default();
+    let (socket, _server) = fake.serve(home.path());
+    let backend = format!("unix:{}", socket.display());
+    let sessions = home
+        .path()
+        .join(".local/state/context-service/hooks/sessions");
+    std::fs::create_dir_all(&sessions).unwrap();
+    let [old, recent] = ["old.json", "recent.json"].map(|name| sessions.join(name));
+    std::fs::File::create(&recent).unwrap();
+    std::fs::File::create(&old)
+        .unwrap()
+        .set_modified(std::time::UNIX_EPOCH)
+        .unwrap();
+    let input = json!({"session_id": "s", "cwd": home.path()}).to_string();
+    let output = fire(
+        &home,
+        &["hook", "claude", "SessionStart"],
+        &input,
+        &[
+            ("CONTEXT_BACKEND", backend.as_str()),
+            ("CONTEXT_HOOK_RECALL", "false"),
+            ("CONTEXT_HOOK_TIMEOUT_MS", "30000"),
+        ],
+    );
+    assert_eq!(utf8(&output.stderr), "");
+    assert!(!old.exists() && recent.exists());
+}
+
 #[test]
 fn a_service_on_another_machine_gets_nothing_without_an_explicit_setting() {
     let home = Home::new();
