@@ -277,14 +277,15 @@ impl State {
     /// Writes a message to a file, where it waits for the service.
     ///
     /// # Errors
-    /// A sentence when too many messages wait already, or the file cannot be written.
+    /// A sentence when too many messages or bytes wait already, or the file cannot be written.
     pub fn keep(&self, message: &Message) -> Result<(), String> {
         let failure = |error: io::Error| format!("a message cannot be kept: {error}");
         let (files, bytes) = self.waiting().map_err(failure)?;
         let text = serde_json::to_vec(message).map_err(|error| failure(error.into()))?;
         if files.len() >= MAX_WAITING || bytes + text.len() as u64 > MAX_WAITING_BYTES {
             return Err(format!(
-                "{} messages wait for the service, which is the most; this one is not kept",
+                "{} messages of {bytes} bytes wait for the service; at most {MAX_WAITING} and {MAX_WAITING_BYTES} bytes \
+                 may, so this one is not kept",
                 files.len()
             ));
         }
