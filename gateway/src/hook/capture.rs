@@ -20,7 +20,8 @@ use crate::clock::now_micros;
 /// A message as the agent gave it.
 #[derive(Debug, Clone, Copy)]
 pub struct Given<'g> {
-    /// The id of the turn's prompt; empty if the agent sends none.
+    /// What [`Input::turn`](super::event::Input::turn) returns, or in a transcript the id of the turn's prompt. It is
+    /// empty if the agent sends none.
     pub prompt_id: &'g str,
     /// Whether the person said it.
     pub is_user: bool,
@@ -58,7 +59,7 @@ impl Capture<'_> {
     /// captured before, names an excluded path, or is a prompt that the person did not type.
     ///
     /// # Errors
-    /// A sentence when the file cannot be written.
+    /// A sentence when too many messages wait already, or a file cannot be written.
     pub fn keep(&self, session: &mut Held<Session>, given: Given<'_>) -> Result<(), String> {
         let is_scheduled =
             given.is_user && session.value.scheduled.contains(&digest(&[given.text]));
@@ -157,8 +158,8 @@ pub async fn send(state: &State, service: &Service) -> Result<usize, String> {
     let failure = |error: std::io::Error| format!("the waiting messages cannot be read: {error}");
     let mut sent = 0;
     loop {
-        // The loop ends only when no message waits. A message that another hook wrote after the list was read is found
-        // in the next round: that hook could not get the lock, and left the message to this one.
+        // A message that another hook wrote after the list was read is found in the next round: that hook could not get
+        // the lock, and left the message to this one.
         let (files, _) = state.waiting().map_err(failure)?;
         if files.is_empty() || service.left().is_zero() {
             return Ok(sent);

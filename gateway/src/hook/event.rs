@@ -42,7 +42,8 @@ fn null_as_empty<'de, D: Deserializer<'de>>(from: D) -> Result<String, D::Error>
 }
 
 impl Input {
-    /// A string that identifies the turn within the session; empty if the agent sends none.
+    /// A string that identifies the turn within the session, or for Gemini CLI the event. It is empty if the agent sends
+    /// none.
     #[must_use]
     pub fn turn(&self, agent: HookAgent) -> &str {
         match agent {

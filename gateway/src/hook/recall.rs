@@ -19,7 +19,7 @@ const MAX_CHARS: usize = 300;
 /// that were shown before are dropped, and no filter of the service can express that: its `ne` also excludes entries
 /// without the field. In a long session about one topic the first dozens are its own, and others must remain.
 const CANDIDATES: i64 = 100;
-/// Maximum number of characters of a query. A longer prompt is cut to its beginning and its end.
+/// Maximum number of characters of a prompt that are searched for. A longer prompt is cut to its beginning and its end.
 const MAX_QUERY_CHARS: usize = 800;
 
 /// The value of the metadata field `scope` of entries that belong to every project.

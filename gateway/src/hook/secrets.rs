@@ -1,8 +1,8 @@
 //! Removes secrets from a text before it leaves the process.
 //!
 //! It searches for private keys, tokens whose form is well known, values that are assigned to names such as `password`,
-//! arguments of commands, and strings that look random beside such words. Each one is replaced by a marker with its kind.
-//! It errs on the side of removing: a lost identifier costs less than a stored key.
+//! arguments of commands, and strings that look random beside such words. Each one is replaced by a marker with its
+//! kind. It errs on the side of removing: a lost identifier costs less than a stored key.
 
 mod assignments;
 mod commands;

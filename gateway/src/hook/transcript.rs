@@ -1,7 +1,7 @@
 //! The file in which Claude Code writes a conversation: one JSON object a line.
 //!
-//! It is read only to fill gaps: prompts and answers whose hook did not run. At `Stop` the last answer may be missing
-//! in the file (anthropics/claude-code#74340).
+//! It is read to fill gaps, which are prompts and answers whose hook did not run, and at `Stop` to find the model. At
+//! `Stop` the last answer may be missing in the file (anthropics/claude-code#74340).
 
 use std::collections::HashSet;
 use std::fs::File;

@@ -40,7 +40,8 @@ pub fn groups(agent: HookAgent, args: &InstallArgs) -> Result<Vec<(&'static str,
 /// other agents, which have no such records.
 ///
 /// # Errors
-/// A sentence if the path of the file is unknown, or the file cannot be read. A file that cannot be parsed has no hooks.
+/// A sentence if the path of the file is unknown, or the file cannot be read. A file that cannot be parsed has no
+/// hooks.
 pub fn trust_keys(agent: HookAgent) -> Result<Vec<String>, String> {
     let mut keys = Vec::new();
     if agent != HookAgent::Codex {

@@ -50,8 +50,8 @@ pub fn get(text: &str, path: &[&str; 2]) -> Result<Option<Value>, String> {
     Ok(find(&root, path)?.and_then(|[_, existing]| existing.to_serde_value()))
 }
 
-/// The text without the member at `path` and without the comments on its lines. The object around it goes too when it is
-/// empty then. `None` if there is no such member.
+/// The text without the member at `path` and without the comments on its lines. The object around it goes too when it
+/// is empty then. `None` if there is no such member.
 ///
 /// # Errors
 /// As for [`set`].
@@ -107,8 +107,8 @@ pub fn get_elements(
     Ok(ours.iter().filter_map(CstNode::to_serde_value).collect())
 }
 
-/// The text without the elements of the array at `path` that `is_ours` selects. The array and the object around it go too
-/// when they are empty then. `None` if there is no such element.
+/// The text without the elements of the array at `path` that `is_ours` selects. The array and the object around it go
+/// too when they are empty then. `None` if there is no such element.
 ///
 /// # Errors
 /// As for [`set_element`].

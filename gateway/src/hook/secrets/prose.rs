@@ -223,7 +223,8 @@ impl Near {
         self.copula && (self.is_password && is_password || is_key)
     }
 
-    /// Whether the next word is a password of letters, digits, `-` and `_`: "the password is swordfish". A date is none.
+    /// Whether the next word is a password of letters, digits, `-` and `_`: "the password is swordfish". A date is not
+    /// one.
     fn is_word_as_password(&self, word: &str, ends_statement: bool) -> bool {
         self.is_password
             && self.copula

@@ -292,8 +292,8 @@ type Form = fn(&[u8]) -> Option<(usize, &'static str)>;
 /// Tokens that are recognised by more than a prefix.
 const FORMS: &[Form] = &[json_web_token, discord, azure, telegram, of_marked_parts];
 
-/// Three base64url parts, or five when encrypted (RFC 7515, RFC 7516). An unsigned one may come without its third. A long
-/// single part is a JSON object, such as the key file of a service account.
+/// Three base64url parts, or five when encrypted (RFC 7515, RFC 7516). An unsigned one may come without its third. A
+/// long single part is a JSON object, such as the key file of a service account.
 fn json_web_token(rest: &[u8]) -> Option<(usize, &'static str)> {
     if !rest.starts_with(b"eyJ") {
         return None;
