@@ -7,7 +7,7 @@ const ENTRY_BITS: u32 = 40;
 const MAX_CHECKED_WORDS: usize = 16;
 
 /// The entries that a search may return, as a bitmap over their numbers. An owner's entries are numbered from 1 without
-/// large gaps. If they are negative, all of them are, and their absolute values are used.
+/// large gaps. One bitmap holds either positive numbers or negative ones, of which it uses the absolute values.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Allowed {
     bits: Vec<u64>,

@@ -50,7 +50,7 @@ impl SignQuery {
             product += (f32::from(level) - MIDDLE) * value;
         }
         // The levels times `step` are approximately the vector. The sum of the absolute values of a rotated vector of
-        // length 1 is approximately the square root of 2/π times its dimensions.
+        // length 1 is approximately √(2 · dimensions / π).
         let step = if product > 0.0 { 1.0 / product } else { 0.0 };
         let per_count = step * (FRAC_PI_2 / dimensions).sqrt();
         Self {
