@@ -41,7 +41,8 @@ impl BestWindow {
         }
     }
 
-    /// Adds the next hit. Hits must come in the order of their ends.
+    /// Adds the next hit. Hits come in the order of their ends, except the words of a phrase that is longer than the
+    /// budget: they come together, at the end of the phrase.
     pub(crate) fn push(&mut self, hit: Hit) {
         self.per_leaf[hit.leaf] += 1;
         self.distinct += usize::from(self.per_leaf[hit.leaf] == 1);
@@ -77,7 +78,7 @@ impl BestWindow {
 
 /// Widens `core` to at most `budget` characters, evenly on both sides, and cuts between words.
 ///
-/// A core longer than the budget is cut at its end.
+/// A core longer than the budget is cut after `budget` characters, even inside a word.
 pub(crate) fn widen(text: &str, core: Range<usize>, budget: usize) -> Range<usize> {
     let core_chars = text[core.clone()].chars().count();
     let slack = budget.saturating_sub(core_chars);
