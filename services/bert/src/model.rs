@@ -247,7 +247,7 @@ impl Model {
         let lengths: Vec<usize> = texts.iter().map(|text| text.ids.len()).collect();
         let tokens: usize = lengths.iter().sum();
         let hidden = self.config.hidden_size;
-        if tokens == 0 && texts.is_empty() {
+        if texts.is_empty() {
             return Ok(Vec::new());
         }
         let (mut x, mut rest) = (vec![0.0; tokens * hidden], vec![0.0; tokens * hidden]);
@@ -293,7 +293,7 @@ impl Model {
     }
 }
 
-/// Number of rows that go through a layer together, such that every thread gets the same number of groups.
+/// Number of rows that go through a layer together, such that every thread gets the same number of groups or one fewer.
 fn group_rows(tokens: usize, threads: usize) -> usize {
     let threads = if tokens < PARALLEL_FROM_TOKENS {
         1

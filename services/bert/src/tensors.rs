@@ -48,8 +48,13 @@ impl Tensors {
         let mut length = [0; 8];
         file.read_exact(&mut length).map_err(io)?;
         let length = u64::from_le_bytes(length);
-        if length > MAX_HEADER_BYTES || length.saturating_add(8) > file_len {
+        if length.saturating_add(8) > file_len {
             return Err(malformed("its header is longer than the file"));
+        }
+        if length > MAX_HEADER_BYTES {
+            return Err(malformed(&format!(
+                "its header has {length} bytes; the maximum is {MAX_HEADER_BYTES}"
+            )));
         }
         let mut header = Vec::new();
         (&mut file)
@@ -93,16 +98,16 @@ impl Tensors {
             what,
         };
         let prefixed = format!("{}{name}", self.prefix);
-        let Some(entry) = self
+        let Some((name, entry)) = self
             .entries
-            .get(&prefixed)
-            .or_else(|| self.entries.get(name))
+            .get_key_value(&prefixed)
+            .or_else(|| self.entries.get_key_value(name))
         else {
             return Err(malformed(format!("it has no tensor {prefixed}")));
         };
         if entry.shape != shape {
             return Err(malformed(format!(
-                "tensor {prefixed} has the shape {:?}, not {shape:?}",
+                "tensor {name} has the shape {:?}, not {shape:?}",
                 entry.shape
             )));
         }
@@ -111,7 +116,7 @@ impl Tensors {
             "F16" | "BF16" => 2,
             other => {
                 return Err(malformed(format!(
-                    "tensor {prefixed} is {other}; F32, F16 and BF16 can be read"
+                    "tensor {name} is {other}; F32, F16 and BF16 can be read"
                 )));
             }
         };
@@ -119,12 +124,14 @@ impl Tensors {
         let expected = shape
             .iter()
             .try_fold(width, |size: u64, &side| size.checked_mul(side as u64));
-        if end > self.data_len
-            || end.checked_sub(start) != expected
-            || expected.is_none_or(|size| size > MAX_TENSOR_BYTES)
-        {
+        if end > self.data_len || end.checked_sub(start) != expected {
             return Err(malformed(format!(
-                "tensor {prefixed} does not lie within the file"
+                "tensor {name} does not lie within the file, or its shape and its length differ"
+            )));
+        }
+        if expected.is_none_or(|size| size > MAX_TENSOR_BYTES) {
+            return Err(malformed(format!(
+                "tensor {name} is larger than {MAX_TENSOR_BYTES} bytes"
             )));
         }
         let mut bytes = vec![0; usize::try_from(end - start).unwrap_or(0)];
@@ -154,7 +161,7 @@ impl Tensors {
             Ok(values)
         } else {
             Err(malformed(format!(
-                "tensor {prefixed} holds values that are not finite"
+                "tensor {name} holds values that are not finite"
             )))
         }
     }

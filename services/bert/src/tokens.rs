@@ -97,7 +97,7 @@ impl Tokens {
     }
 
     /// The tokens of a question and a passage, for [`Model::score`](crate::Model::score). If the pair is too long, the
-    /// longer text is truncated.
+    /// longer text is truncated. If both are longer than half of what the model reads, both are truncated to half.
     ///
     /// # Errors
     /// [`ModelError::Tokenizer`].

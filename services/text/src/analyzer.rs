@@ -56,7 +56,7 @@ pub enum TokenKind {
     CjkUnigram,
 }
 
-/// Buffers that live for one call, so that a token costs no allocation.
+/// Buffers that live for one call, so that most tokens cost no allocation.
 #[derive(Default)]
 struct Scratch {
     lower: String,

@@ -104,7 +104,7 @@ impl<'q> Parser<'q> {
         }
         Ok(match (Query::any(branches), Query::all(exclusions)) {
             (Some(query), _) => Part::Matching(query),
-            // What none of the branches allows.
+            // What every branch excludes.
             (None, Some(excluded)) => Part::Excluding(excluded),
             (None, None) => Part::Nothing,
         })

@@ -67,7 +67,7 @@ pub(crate) fn is_ignorable(c: char) -> bool {
 }
 
 /// Han, Kana, Bopomofo and Hangul, and the South-East Asian scripts without spaces (Thai, Lao, Khmer, Myanmar). Without
-/// this class a whole sentence in them would be one word.
+/// this class a whole sentence in a script without spaces would be one word.
 fn is_dense_script(c: char) -> bool {
     matches!(
         c,

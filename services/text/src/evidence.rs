@@ -4,6 +4,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::ops::Range;
 
 use crate::snippet::ELLIPSIS;
+use crate::split::trimmed;
 use crate::window::is_character_boundary;
 use crate::{Analyzer, ContentWord};
 
@@ -17,14 +18,15 @@ const NEAREST_BONUS: f64 = 0.05;
 const CHOSEN: usize = 2;
 /// Minimum score of the second sentence, as a share of the best sentence's score.
 const SECOND_SHARE: f64 = 0.3;
-/// There is no snippet if the score of the opening exceeds that of the chosen sentences by more than this.
+/// There is no snippet if the score of the opening exceeds that of the chosen sentences by more than this, or by more
+/// than half of this if no similarities are known.
 const OPENING_MARGIN: f64 = 0.3;
 /// Words that share this many leading characters are probably forms of one word that the stemmer does not know: words
 /// of another language, or a noun and its verb.
 const ALIKE_CHARS: usize = 5;
 /// How much such a similar word counts, relative to the same word.
 const ALIKE_SHARE: f64 = 0.5;
-/// Maximum number of characters of a label before a colon.
+/// Maximum number of characters of a label, with the colon and the white space after it.
 const LABEL_CHARS: usize = 30;
 /// Separates two parts of a text that are not adjacent.
 const GAP: &str = " ... ";
@@ -54,9 +56,10 @@ pub fn evidence_sentences(text: &str, max_chars: usize) -> Vec<Range<usize>> {
 /// beyond the opening.
 ///
 /// `opening` is the number of bytes at the start of the text that the reader already sees. The result is `None` if the
-/// opening matches clearly better, or if nothing matches and the nearest chunk is unknown or at least half of it is in
-/// the opening.
-/// Takes time linear in the length of the text.
+/// opening matches clearly better than the sentences beyond it, or if none of these matches. Where the nearest chunk
+/// decides, the result is `None` if this chunk is unknown or at least half of it is in the opening.
+///
+/// Takes time almost linear in the length of the text.
 ///
 /// ```
 /// use context_text::{Analyzer, Clues, Language, content_words, evidence};
@@ -86,6 +89,10 @@ pub fn evidence(
         let start = chunk.start.max(opening);
         let is_beyond = 2 * chunk.end.saturating_sub(start) > chunk.len();
         let first = is_beyond.then(|| parts.sentence_at(start))?;
+        // No sentence begins in white space at the end of the text.
+        if first >= parts.sentences.len() {
+            return None;
+        }
         vec![first]
     };
     parts.shown(text, parts.widened(chosen, after_opening, budget))
@@ -173,12 +180,6 @@ fn first_piece(text: &str, range: Range<usize>, max_chars: usize) -> Range<usize
     };
     let end = word.map_or(cut.unwrap_or(range.start + end), |word| range.start + word);
     trimmed(text, range.start..end)
-}
-
-fn trimmed(text: &str, range: Range<usize>) -> Range<usize> {
-    let part = &text[range.clone()];
-    let start = range.start + part.len() - part.trim_start().len();
-    start..start.max(range.start + part.trim_end().len())
 }
 
 /// The sentences of a text, and how each matches a query.

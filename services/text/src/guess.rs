@@ -26,8 +26,8 @@ const LATIN: [(Language, &str); 14] = [
     (Language::Romanian, "Romanian"),
 ];
 
-/// Frequent words of the two languages for which searches have no stop words, folded. Words that Spanish or French share
-/// are left out.
+/// Frequent words of the two languages in Latin script for which searches have no stop words, folded. Some words that
+/// are also frequent in Spanish or French are left out, such as `de` and `la`.
 const HUNGARIAN: [&str; 17] = [
     "a", "az", "csak", "egy", "es", "ez", "ezt", "hogy", "is", "lesz", "meg", "mert", "nem",
     "vagy", "van", "vannak", "volt",

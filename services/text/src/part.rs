@@ -56,7 +56,8 @@ pub fn best_part<'t>(
     &text[trimmed(text, floor(text, tokens[start])..end)]
 }
 
-/// The shortest range of at most `max` tokens whose words have the greatest total weight; the first of several.
+/// The first range of at most `max` tokens whose words have the greatest total weight. It begins and ends with one of
+/// these words. A word longer than `max` is a range by itself. Without any of the words, it is empty.
 fn heaviest(
     text: &str,
     tokens: &[usize],

@@ -3,8 +3,8 @@
 use crate::evidence::ends;
 use crate::split::trimmed;
 
-/// The share of a text, 0 to 1 of its bytes, that is the questions at its end. 1 for a text that only asks, 0 for a text
-/// that ends otherwise. A closing emoji or quotation mark changes nothing.
+/// How much of a text is questions at its end: their share of the bytes of its sentences, 0 to 1. It is 1 for a text
+/// that only asks, and 0 for a text that ends otherwise. A closing emoji or quotation mark changes nothing.
 ///
 /// ```
 /// use context_text::closing_question;

@@ -10,8 +10,8 @@ use crate::{Analyzer, Query, Term, Token, fold};
 pub(crate) const ELLIPSIS: &str = "...";
 
 /// Cuts a window of at most `max_chars` visible characters around the best hits of `query` in `text`. `...` at the cuts
-/// counts as visible, marks and entities do not. The best window has the most distinct words, then the most hits, then
-/// the earliest position. Without hits it is the beginning of the text.
+/// counts as visible, an entity counts as one character, and marks do not count. The best window has the most distinct
+/// words, then the most hits, then the earliest position. Without hits it is the beginning of the text.
 ///
 /// Hits are enclosed in `<mark>…</mark>`. `<`, `>` and `&` of the text are escaped. A phrase is one mark. Words
 /// excluded by the query are never marked. Takes time linear in the length of the text.

@@ -144,6 +144,7 @@ fn push(chunks: &mut Vec<Range<usize>>, text: &str, range: Range<usize>) {
     }
 }
 
+/// The range without the white space at its ends.
 pub(crate) fn trimmed(text: &str, range: Range<usize>) -> Range<usize> {
     let part = &text[range.clone()];
     let start = range.start + part.len() - part.trim_start().len();

@@ -41,7 +41,8 @@ impl BestWindow {
         }
     }
 
-    /// Adds the next hit. Hits must come in the order of their ends.
+    /// Adds the next hit. Hits come in the order of their ends, except the words of a phrase that is longer than the
+    /// budget: they come together, at the end of the phrase.
     pub(crate) fn push(&mut self, hit: Hit) {
         self.per_leaf[hit.leaf] += 1;
         self.distinct += usize::from(self.per_leaf[hit.leaf] == 1);

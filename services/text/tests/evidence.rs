@@ -84,6 +84,13 @@ fn without_a_word_in_common_the_nearest_chunk_is_shown() {
 }
 
 #[test]
+fn a_nearest_chunk_of_white_space_shows_nothing() {
+    let text = format!("An opening. The end.{}", " ".repeat(20));
+    let chunk = Some(30..text.len());
+    assert_eq!(find_in(&text, "xylophone", chunk, &|_| None, 30), None);
+}
+
+#[test]
 fn of_equal_parts_one_in_the_nearest_chunk_is_shown() {
     // The two sentences about a key have equal scores.
     let text = "An opening. Ann has a key. Something else. Bob has a key. The end.";

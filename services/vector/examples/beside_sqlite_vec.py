@@ -1,4 +1,4 @@
-"""Measures sqlite-vec with the vectors and queries of the `scan` example: the nearest ten per query.
+"""Measures sqlite-vec with the vectors and the first 20 queries of the `scan` example: the nearest ten per query.
 
     pip install sqlite-vec apsw numpy
     python beside_sqlite_vec.py 100000 384 VECTORS

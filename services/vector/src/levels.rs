@@ -12,7 +12,8 @@ pub(crate) const MIDDLE: f32 = 7.5;
 /// Distance of two adjacent levels in standard deviations. It is optimal for normally distributed values (Max,
 /// Quantizing for minimum distortion, 1960), and the values of a rotated vector are about normally distributed.
 const STEP: f32 = 0.335;
-/// Assumed maximum error of an estimate, in standard deviations. 1.6 % of normally distributed errors exceed it.
+/// Assumed maximum error of an estimate, in standard deviations. Of normally distributed errors, 1.6 % exceed it in
+/// each direction.
 const TRUSTED_DEVIATIONS: f32 = 2.15;
 /// The largest value of a query's dimension as an integer.
 const QUERY_RANGE: f32 = 127.0;
@@ -49,7 +50,7 @@ pub(crate) const fn bytes_of(dimensions: usize) -> usize {
 pub(crate) fn levels_of(vector: &[f32]) -> Vec<u8> {
     let squares = exact::dot(vector, vector);
     let step = STEP * (squares / vector.len().max(1) as f32).sqrt();
-    // All values of a vector without a direction get the middle level.
+    // Each value of a vector of zeros gets level 8.
     let per_step = if step.is_normal() { 1.0 / step } else { 0.0 };
     let mut levels = vec![0; vector.len()];
     for at in 0..vector.len() {

@@ -8,7 +8,7 @@ use std::f32::consts::FRAC_1_SQRT_2;
 /// Number of rounds, each with random signs of its own. The first round spreads the value of a single dimension over
 /// all dimensions. The second also spreads the few vectors that the first one concentrates.
 const ROUNDS: usize = 2;
-/// The seed of the signs. Codes are never stored, so it may change.
+/// The seed of the signs. Codes of rotated vectors are never stored, so it may change.
 const SEED: u64 = 0x5EED_0F51_6E73_0001;
 
 /// A rotation of vectors of one length.

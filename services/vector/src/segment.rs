@@ -5,7 +5,7 @@ use crate::codes::Code;
 use crate::kernel::BLOCK;
 use crate::levels::Correction;
 
-/// Maximum number of codes in a segment. A change during a search copies this many.
+/// Maximum number of codes in a segment. A change during a search copies up to this many.
 pub(crate) const CAPACITY: usize = 1024;
 
 /// A chunk of an entry.
