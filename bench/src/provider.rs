@@ -43,7 +43,7 @@ impl Provider {
         let router = Router::new()
             .route("/v1/embeddings", post(embeddings))
             .route("/v1/rerank", post(rerank))
-            // A request has up to a hundred texts, which exceed axum's default of 2 MB.
+            // More than any request of the service takes, so that none is refused. axum's default is 2 MB.
             .layer(axum::extract::DefaultBodyLimit::max(16 << 20))
             .with_state(Arc::clone(&table));
         let (running, stopped) = oneshot::channel();

@@ -52,7 +52,7 @@ async fn every_reason_reaches_the_client() {
             (Some(reason.as_str()), Some("a sentence"))
         );
     }
-    // Whether a feature is off is asked in the background.
+    // The gateway also requests statistics in the background, to learn which features are off.
     let mut seen = setup.fake.seen();
     seen.retain(|seen| seen.operation == "list_threads");
     assert_eq!(

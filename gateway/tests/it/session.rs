@@ -62,7 +62,7 @@ pub fn budget() -> std::sync::Arc<Budget> {
     Budget::new(8 * MAX_MESSAGE_BYTES)
 }
 
-/// Requests that no parser of MCP accepts, and the code of the error that each must get. Their id is `ID`.
+/// Requests that the gateway cannot read, and the code of the error that each must get. Their id is `ID`.
 pub const UNREADABLE: [(&str, i64); 13] = [
     (
         r#"{"jsonrpc":"2.0","id":"ID","method":"tools/call","params":{"name":"list_threads","arguments":{"n":18446744073709551616}}}"#,

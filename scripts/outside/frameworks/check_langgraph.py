@@ -27,7 +27,7 @@ def store_of(service, **options):
     return ContextStore(service, root=f"langgraph-{uuid.uuid4().hex}", **options)
 
 
-# The example of LangGraph's documentation of long-term memory, with a model that is a function.
+# The example of LangGraph's documentation of long-term memory, without a model: its node stores or searches.
 class State(TypedDict):
     said: str
     answer: str
@@ -62,7 +62,7 @@ async def a_graph_remembers_across_runs(service):
     remembering = graph_with(ContextStore(service, root=root), remember)
     for user, said in (("1", "My name is Bob"), ("1", "I keep two llamas in the garden"), ("2", "I keep one parrot")):
         await remembering.ainvoke({"said": said}, context={"user_id": user})
-    # Another process has the same memory, and each user has their own.
+    # A second store with the same root has the same memory, and each user has their own.
     recalling = graph_with(ContextStore(service, root=root), recall)
     answer = (await recalling.ainvoke({"said": "llamas garden"}, context={"user_id": "1"}))["answer"]
     assert answer.split("\n")[0] == "I keep two llamas in the garden", answer
@@ -173,7 +173,7 @@ def results_equal_those_of_the_in_memory_store(service):
 
 
 def batch_in_memory(store, operations):
-    """The results of InMemoryStore, without its namespaces that have no items: it lists each that was ever read."""
+    """The results of InMemoryStore. Empty namespaces are removed first, because it lists every one that was ever read."""
     results = []
     for operation in operations:
         for namespace in [namespace for namespace, items in store._data.items() if not items]:

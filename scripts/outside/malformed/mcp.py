@@ -51,9 +51,7 @@ def faults(reply):
             yield f"not a JSON-RPC message: {one!r:.200}"
             continue
         error = one.get("error")
-        # Two requests in flight with the same id: the first is cancelled.
-        cancelled = isinstance(error, dict) and error.get("message") == "the request was cancelled"
-        if isinstance(error, dict) and error.get("code") == -32603 and not cancelled:
+        if isinstance(error, dict) and error.get("code") == -32603:
             yield f"internal error: {error!r:.300}"
         result = one.get("result")
         if isinstance(result, dict) and result.get("isError"):

@@ -11,7 +11,7 @@ use context_test_support::Random;
 pub(super) struct Medium {
     synced: Vec<u8>,
     unsynced: Vec<Change>,
-    /// The file was deleted, but the directory was not synced, so the name may come back.
+    /// The file was deleted. Until the directory is synced, the file may come back with the content of `synced`.
     deleted: bool,
     /// Whether the file was synced at least once since it was created.
     settled: bool,
@@ -90,7 +90,7 @@ fn apply(bytes: &mut Vec<u8>, change: &Change, only: Option<usize>) {
 pub enum Loss {
     /// None of them reached the disk.
     All,
-    /// A random half of them reached the disk, in any order.
+    /// Each of them reached the disk with a probability of one half, whatever happened to those before it.
     Some,
     /// Like `Some`, and some of the writes were torn in the middle.
     Torn,
