@@ -1,6 +1,7 @@
 use std::time::Duration;
 
-/// Why a provider call failed. No message contains a key or a text that was sent.
+/// Why a provider call failed. A message quotes the start of the provider's own error message, which may repeat a part
+/// of a text that was sent. It contains the key only if the key has fewer than 8 bytes and the provider repeats it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ProviderError {
     /// The provider cannot be reached, is overloaded or did not respond in time. A later call may succeed.
@@ -16,7 +17,8 @@ pub enum ProviderError {
     /// not help.
     #[error("the provider rejected the request: {0}")]
     Refused(String),
-    /// The response does not fit the request: a wrong number or length of vectors, or values that are not finite.
+    /// The response cannot be used: for example, it is not JSON, or it has a wrong number or length of vectors. Also an
+    /// internal failure of a model inside the service.
     #[error("the provider's response is not usable: {0}")]
     Malformed(String),
 }
@@ -45,5 +47,14 @@ impl ProviderError {
     #[must_use]
     pub const fn is_retryable(&self) -> bool {
         matches!(self, Self::Unavailable { .. })
+    }
+}
+
+/// What failed when a request could not connect. Over https it may also be TLS, which reqwest does not distinguish.
+pub(crate) fn no_connection(error: &reqwest::Error) -> &'static str {
+    if error.url().is_some_and(|url| url.scheme() == "https") {
+        "connection refused, host unreachable or TLS failed (for example, the certificate is not trusted)"
+    } else {
+        "connection refused or host unreachable"
     }
 }

@@ -11,6 +11,8 @@ use reqwest::redirect::Policy;
 use reqwest::{Response, StatusCode, header};
 use sha2::{Digest as _, Sha256};
 
+use crate::error::no_connection;
+
 /// Maximum number of redirects. A hub usually redirects a download once or twice.
 const MAX_REDIRECTS: usize = 5;
 /// A download fails when no data arrives for this long.
@@ -341,7 +343,7 @@ async fn get(url: &str, from: u64) -> Result<Response, String> {
         let what = match error.source() {
             _ if error.is_builder() => "it is not a valid URL",
             Some(reason) if error.is_redirect() => return reason.to_string(),
-            _ if error.is_connect() => "connection refused or host unreachable",
+            _ if error.is_connect() => no_connection(&error),
             _ if error.is_timeout() => "it does not respond",
             _ => "the connection broke",
         };
@@ -360,7 +362,7 @@ fn redirects() -> Policy {
         let is_weaker = from.last().is_some_and(|from| from.scheme() == "https")
             && redirect.url().scheme() != "https";
         if is_weaker {
-            redirect.error("a redirect has an invalid target")
+            redirect.error("a redirect leads from https to another scheme")
         } else if from.len() > MAX_REDIRECTS {
             redirect.error("too many redirects")
         } else {

@@ -1,7 +1,8 @@
 //! Models that run inside the service.
 //!
-//! All inference of a model runs on one thread with a queue. It combines the texts of several callers and processes
-//! queries before documents. Two concurrent inferences would only compete for the processor.
+//! One thread with a queue takes all work for a model. It combines the texts of several callers and processes queries
+//! before documents. Its matrix products use up to four threads, so two concurrent inferences would only compete for
+//! the processor.
 
 mod directory;
 mod embedder;

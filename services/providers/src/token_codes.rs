@@ -2,8 +2,8 @@
 //!
 //! Each dimension is quantised to one of 16 equidistant levels, symmetric around zero. The step between levels differs
 //! from token to token and is not stored: a token's vector has length 1, so the levels are scaled to that length. 384
-//! dimensions take 192 bytes per token, an eighth of the size as floats. Cosines deviate by about 0.005, which changes
-//! few rankings and no recall (docs/benchmarks.md).
+//! dimensions take 192 bytes per token, an eighth of the size as floats. Scores of texts deviate by about 0.004 (root
+//! mean square), which changes few rankings and no recall (docs/benchmarks.md).
 
 /// Version of the stored form, its first byte. It must change with the form, so that forms cannot be confused.
 const FORM: u8 = 1;
@@ -94,7 +94,8 @@ impl TokenCodes {
         self.codes().len() / bytes_of(self.dimensions)
     }
 
-    /// For each token of the query, the highest cosine with any token of the text. 0 if the text has no tokens.
+    /// For each token of the query, the highest cosine with any token of the text. 0 if that is negative, or if the
+    /// text has no tokens.
     #[must_use]
     pub fn best_similarities(&self, query: &TokenVectors) -> Vec<f32> {
         let mut best = vec![0.0; query.vectors.len() / self.dimensions];

@@ -181,3 +181,20 @@ async fn a_missing_file_and_an_absent_hub_are_sentences() {
         .to_string();
     assert!(error.contains("connection refused"), "{error}");
 }
+
+#[tokio::test]
+async fn a_failure_of_tls_is_named() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("https://{}", listener.local_addr().unwrap());
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            let _ = stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n").await;
+        }
+    });
+    let directory = tempfile::tempdir().unwrap();
+    let error = fetch(&MODEL, &url, directory.path(), |_, _, _| ())
+        .await
+        .unwrap_err()
+        .to_string();
+    assert!(error.contains("TLS failed"), "{error}");
+}

@@ -430,6 +430,10 @@ async fn what_is_wrong_is_refused_at_once_and_the_key_is_in_no_message() {
             401,
             json!({"error": {"message": "Incorrect API key provided", "type": "invalid_request_error", "code": "invalid_api_key"}}),
         ),
+        (
+            401,
+            json!({"error": {"message": "Incorrect API key provided: key-of-the-test"}}),
+        ),
         (403, json!({"detail": "forbidden"})),
         (
             404,

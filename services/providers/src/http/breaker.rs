@@ -31,7 +31,7 @@ pub(super) struct Breaker {
 
 #[derive(Debug, Default)]
 struct State {
-    /// Number of failed calls since the last success.
+    /// Number of failed calls since the provider last responded.
     failed: u32,
     /// The error of the last failed call.
     what: String,

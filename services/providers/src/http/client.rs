@@ -14,9 +14,13 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 use super::breaker::Breaker;
 use super::retry;
 use crate::ProviderError;
+use crate::error::no_connection;
 
-/// Maximum number of concurrent requests to one provider.
+/// Maximum number of concurrent requests of one client.
 pub(super) const CONCURRENT: usize = 4;
+/// Minimum length of a key that is removed from messages. Shorter ones, such as `none` and `ollama`, are no secrets but
+/// words that a message may contain.
+const MIN_SECRET_BYTES: usize = 8;
 
 /// The address of a provider, and how to connect to it.
 #[derive(Clone)]
@@ -60,6 +64,7 @@ pub(super) struct Client {
     url: String,
     /// The headers of every request.
     headers: HeaderMap,
+    key: Option<Secret>,
     timeout: Duration,
     slots: Semaphore,
     breaker: Breaker,
@@ -142,6 +147,7 @@ impl Client {
             http: http.map_err(|error| error.to_string())?,
             url,
             headers,
+            key: access.key.clone(),
             timeout: access.timeout,
             slots: Semaphore::new(CONCURRENT),
             breaker: Breaker::new(access.timeout),
@@ -250,7 +256,7 @@ impl Client {
             .body(body.clone());
         let failed = |error: reqwest::Error, otherwise: &str| {
             if error.is_connect() {
-                Failed::provider_down("connection refused or host unreachable")
+                Failed::provider_down(no_connection(&error))
             } else if error.is_timeout() {
                 let limit = self.timeout.as_secs_f64();
                 Failed::provider_down(format!("no response within {limit} s"))
@@ -275,7 +281,7 @@ impl Client {
         if status.is_success() {
             return Ok(body);
         }
-        let what = describe(status, &body);
+        let what = describe(status, &body, self.key.as_ref());
         // The quota is permanently used up, even if the status suggests a retry.
         let is_final = what.contains("insufficient_quota");
         if !retry::is_retryable(status) || is_final {
@@ -289,8 +295,9 @@ impl Client {
 }
 
 /// Describes an error response by its status and the start of its message. Most providers put the message into one of
-/// these fields. The last two are those of FastAPI, whose other fields repeat the request.
-fn describe(status: StatusCode, body: &[u8]) -> String {
+/// these fields. The last two are those of FastAPI, whose other fields repeat the request. If the message repeats the
+/// key, `***` replaces it.
+fn describe(status: StatusCode, body: &[u8], key: Option<&Secret>) -> String {
     let json: Value = serde_json::from_slice(body).unwrap_or(Value::Null);
     let pointers = [
         "/error/message",
@@ -307,11 +314,12 @@ fn describe(status: StatusCode, body: &[u8]) -> String {
         .filter_map(|pointer| json.pointer(pointer)?.as_str())
         .collect::<Vec<_>>()
         .join("; ");
-    let message: String = message
-        .chars()
-        .filter(|c| !c.is_control())
-        .take(200)
-        .collect();
+    let mut message: String = message.chars().filter(|c| !c.is_control()).collect();
+    let key = key.map_or("", Secret::reveal).trim();
+    if key.len() >= MIN_SECRET_BYTES {
+        message = message.replace(key, "***");
+    }
+    let message: String = message.chars().take(200).collect();
     if message.is_empty() {
         format!("status {status}")
     } else {

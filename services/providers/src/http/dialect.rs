@@ -66,7 +66,7 @@ impl Dialect {
         match self {
             Self::Ollama => Some("embeddinggemma:latest"),
             Self::OpenAi => Some("text-embedding-3-small"),
-            // The server has one model and ignores the name.
+            // The server has one model. Requests do not name it.
             Self::Tei => Some("tei"),
             Self::Azure | Self::Voyage | Self::Cohere => None,
         }

@@ -165,8 +165,8 @@ fn is_about_encoding(what: &str) -> bool {
         && what.contains("encoding_format")
 }
 
-/// Whether the provider failed with status 500, which may be about the texts: some providers answer so to a text that
-/// they cannot read. An overloaded or absent provider has other statuses.
+/// Whether the provider failed with status 500, which may be about the texts: some providers respond with it to a
+/// text that they cannot read. An overloaded or absent provider has other statuses.
 pub(super) fn is_internal_failure(error: &ProviderError) -> bool {
     matches!(error, ProviderError::Unavailable { what, .. } if what.starts_with("status 500"))
 }

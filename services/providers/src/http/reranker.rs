@@ -51,7 +51,7 @@ impl RerankDialect {
     #[must_use]
     pub const fn default_model(self) -> Option<&'static str> {
         match self {
-            // The server has one model and ignores the name.
+            // The server has one model. Requests do not name it.
             Self::Tei => Some("tei"),
             Self::Cohere | Self::Jina | Self::Voyage => None,
         }

@@ -25,7 +25,7 @@ const FRAGMENTED: (f64, f64) = (1.2, 2.0);
 /// The configured chunk sizes, in tokens. Missing values are derived from the model.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ChunkSettings {
-    /// Maximum number of tokens in a chunk. Limited to what the model reads.
+    /// Maximum number of tokens in a chunk. For a model inside the service, limited to what it reads.
     pub size: Option<usize>,
     /// Number of tokens shared by adjacent chunks. Limited to half a chunk.
     pub overlap: Option<usize>,

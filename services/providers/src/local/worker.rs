@@ -18,8 +18,8 @@ use crate::{ProviderError, TokenCodes};
 /// Maximum number of tokens computed together, unless a single text is longer. Larger batches are hardly faster. More
 /// urgent texts do not wait for a batch: they are computed between two of its layers.
 const BATCH_TOKENS: usize = 512;
-/// Maximum number of queued texts of one urgency. Further ones are rejected, and entries that are being stored get a
-/// pending embedding.
+/// Maximum number of queued texts of one urgency, unless they are of a single call. A call that would exceed it is
+/// rejected. An entry that is being stored then gets a pending embedding, or is refused (EMBEDDING_ON_FAILURE=fail).
 const QUEUED_TEXTS: usize = 4096;
 /// Maximum number of threads for a matrix product.
 const THREADS: usize = 4;
