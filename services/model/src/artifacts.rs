@@ -160,7 +160,8 @@ pub struct ArtifactHit {
     pub id: String,
     /// Its title.
     pub title: String,
-    /// The first 200 characters of its content, and `...` if there are more.
+    /// The first 200 characters of its content, and `...` if there are more. With the mode `ranked`, at most
+    /// SEARCH_TRUNCATION_LENGTH characters.
     pub content_preview: String,
     /// Its metadata.
     #[schema(value_type = std::collections::BTreeMap<String, serde_json::Value>)]

@@ -75,7 +75,7 @@ pub struct CreateApiKeyReply {
 /// The owner's keys.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize, utoipa::ToSchema)]
 pub struct ListApiKeysReply {
-    /// The keys, newest first, at most 1000.
+    /// The keys: active ones first, each kind newest first, at most 1000.
     pub result: Vec<ApiKey>,
 }
 

@@ -40,6 +40,7 @@ pub mod follow;
 mod grpc;
 mod host;
 mod json_body;
+mod json_values;
 mod languages;
 pub mod logging;
 mod memory;

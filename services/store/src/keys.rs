@@ -181,7 +181,7 @@ pub trait KeyStore: Send + Sync {
     /// [`StoreError`](crate::StoreError).
     async fn key(&self, owner: &OwnerId, id: &str) -> Result<Option<StoredKey>>;
 
-    /// The keys of an owner, newest first, at most 1000.
+    /// The keys of an owner: active ones first, each kind newest first, at most 1000.
     ///
     /// # Errors
     /// [`StoreError`](crate::StoreError).

@@ -70,19 +70,29 @@ async fn a_key_reads_back_equal(store: &dyn Store) {
 }
 behaviour!(a_key_reads_back_equal(store));
 
-/// The list is newest first and has only the owner's own keys.
+/// The list has only the owner's own keys, active ones before deactivated ones, and each kind newest first. So no number
+/// of deactivated keys hides an active one.
 async fn keys_are_listed_by_owner(store: &dyn Store) {
     for (id, owner, seconds) in [
         ("a", me(), 1),
         ("b", me(), 2),
         ("c", OwnerId::new("other"), 3),
+        ("d", me(), 4),
     ] {
         insert(store, key(id, &owner, seconds)).await;
     }
+    let change = KeyChange {
+        deactivated_at: Some(at(5)),
+        ..KeyChange::default()
+    };
+    keys(store)
+        .update_key(&me(), "d", change, event("deactivate_api_key", "d", 5))
+        .await
+        .expect("deactivated");
     let listed = keys(store).list_keys(&me()).await.expect("listed");
     assert_eq!(
         listed.iter().map(|key| key.id.as_str()).collect::<Vec<_>>(),
-        ["b", "a"]
+        ["b", "a", "d"]
     );
     assert_eq!(
         keys(store)

@@ -84,7 +84,7 @@ impl Access {
         (!self.is_enforced).then(|| sentence.to_owned())
     }
 
-    /// The keys of the caller's owner, newest first, at most 1000.
+    /// The keys of the caller's owner: active ones first, each kind newest first, at most 1000.
     ///
     /// # Errors
     /// `SCOPE_MISSING` without `manage`; `FEATURE_UNAVAILABLE` over TCP with authentication off; the

@@ -23,7 +23,7 @@ pub enum Admin {
         /// The key.
         key: CreateApiKeyRequest,
     },
-    /// List an owner's keys, newest first, at most 1000.
+    /// List an owner's keys: active ones first, each kind newest first, at most 1000.
     ListKeys {
         /// The owner.
         owner: String,

@@ -1,6 +1,6 @@
 //! Quotas of owners, and their usage.
 //!
-//! The database counts an owner's usage at most once a minute; what this service admits in between
+//! The database counts an owner's usage about once a minute; what this service admits in between
 //! is added. So most writes cost no count, and writes of other services are seen within a minute.
 //! Before a write is refused, the usage is counted again, at most once a second.
 

@@ -105,8 +105,8 @@ pub struct Postgres {
     #[arg(long, env = "POSTGRESQL_QUEUE", value_name = "N", default_value = "4096", value_parser = number(1, 1_000_000), global = true)]
     pub postgresql_queue: u64,
 
-    /// Timeout for connecting to one address of a host in milliseconds, 1 to 600 000. With several hosts, it includes
-    /// TLS and the login.
+    /// Timeout for connecting to one address of a host in milliseconds, 1 to 600 000. With several hosts or
+    /// addresses, it includes TLS and the login.
     #[arg(long, env = "POSTGRESQL_CONNECT_TIMEOUT_MS", value_name = "MS", default_value = "5000", value_parser = number(1, 600_000), global = true)]
     pub postgresql_connect_timeout_ms: u64,
 
@@ -114,7 +114,8 @@ pub struct Postgres {
     #[arg(long, env = "POSTGRESQL_STATEMENT_TIMEOUT_MS", value_name = "MS", default_value = "30000", value_parser = number(1, 3_600_000), global = true)]
     pub postgresql_statement_timeout_ms: u64,
 
-    /// Maximum number of retries of an operation after a conflict or a lost connection, 0 to 20.
+    /// Maximum number of retries of an operation after a conflict or a lost connection, or when the server is
+    /// read-only, 0 to 20.
     ///
     /// A write that may have taken effect is retried only with an idempotency key, which finds the outcome of the first
     /// attempt.

@@ -10,7 +10,9 @@ use prost::Message as _;
 use prost_types::field_descriptor_proto::{Label, Type};
 use prost_types::{DescriptorProto, FileDescriptorSet};
 
-/// The shapes of the API's messages. The shape of a message says which of its fields are messages or lists of numbers.
+use crate::json_values::JsonValues;
+
+/// The shapes of the API's messages. The shape of a message says which of its fields hold many values.
 static SHAPES: LazyLock<Shapes> = LazyLock::new(|| {
     FileDescriptorSet::decode(context_proto::FILE_DESCRIPTOR_SET)
         .map(Shapes::new)
@@ -87,6 +89,21 @@ impl<'p> Pieces<'p> {
         Some(())
     }
 
+    /// Advances to a position, and counts the values of the JSON text up to it; `None` if it is beyond the end.
+    fn json_values(&mut self, position: usize) -> Option<usize> {
+        let mut values = JsonValues::default();
+        while self.position < position {
+            let chunk = self.chunk();
+            let bytes = chunk.len().min(position - self.position);
+            if bytes == 0 {
+                return None;
+            }
+            values.read(&chunk[..bytes]);
+            self.advance(bytes);
+        }
+        Some(values.count())
+    }
+
     fn varint(&mut self) -> Option<u64> {
         let mut value = 0_u64;
         for shift in (0..70).step_by(7) {
@@ -119,11 +136,13 @@ enum Field {
     Message(usize),
     /// A list of numbers, which may be packed.
     Numbers,
+    /// JSON text, which is parsed after the message is decoded.
+    Json,
 }
 
 #[derive(Default)]
 struct Shapes {
-    /// For each message of the API, the numbers of its fields that are messages or lists of numbers.
+    /// For each message of the API, the numbers of its fields that hold many values.
     messages: Vec<Vec<(u64, Field)>>,
     /// The index of each request message in `messages`, by method path.
     requests: HashMap<String, usize>,
@@ -145,6 +164,7 @@ impl Shapes {
         let fields = |message: &DescriptorProto| {
             let fields = message.field.iter().filter_map(|field| {
                 let kind = match (field.r#type(), field.label()) {
+                    (Type::String, _) if field.name() == "json_value" => Field::Json,
                     (Type::Message, _) => Field::Message(*index.get(field.type_name())?),
                     (Type::String | Type::Bytes, Label::Repeated)
                     | (_, Label::Optional | Label::Required) => return None,
@@ -204,6 +224,7 @@ impl Shapes {
                             self.walk(*nested, data, nested_end, depth + 1, fields)?;
                         }
                         Some((_, Field::Numbers)) => *fields += length / NUMBERS_PER_FIELD,
+                        Some((_, Field::Json)) => *fields += data.json_values(nested_end)?,
                         Some((_, Field::Message(_))) | None => {}
                     }
                     nested_end - data.position
@@ -278,6 +299,37 @@ mod tests {
                 )
             ) < 20
         );
+    }
+
+    #[test]
+    fn each_value_of_json_text_counts_and_the_text_of_strings_does_not() {
+        let filtered = |json: String| {
+            let value = pb::Value {
+                kind: Some(pb::value::Kind::JsonValue(json)),
+            };
+            let filters = pb::ContextFilters {
+                metadata_filters: vec![pb::MetadataFilter {
+                    value: Some(value),
+                    ..Default::default()
+                }],
+                ..Default::default()
+            };
+            let request = pb::SearchContextRequest {
+                filters: Some(filters),
+                ..Default::default()
+            };
+            count(
+                "/context.v1.ContextService/SearchContext",
+                &request.encode_to_vec(),
+            )
+        };
+        let without = filtered(String::new());
+        assert_eq!(
+            filtered(serde_json::json!(vec![1; 1000]).to_string()),
+            without + 1000
+        );
+        assert_eq!(filtered("{\"a\":[],\"b\":{\"c\":0}}".into()), without + 4);
+        assert_eq!(filtered(format!("\"{}\"", "[,".repeat(50_000))), without);
     }
 
     #[test]

@@ -48,7 +48,7 @@ pub async fn create_api_key(
 
 /// List API keys
 ///
-/// Lists the owner's keys, newest first, without their secrets. Needs the scope `manage`.
+/// Lists the owner's keys without their secrets: active ones first, each kind newest first. Needs the scope `manage`.
 #[utoipa::path(
     get,
     path = "/v1/api-keys",

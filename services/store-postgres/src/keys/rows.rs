@@ -71,7 +71,7 @@ const SAME_LOOKUP: i64 = 16;
 /// Maximum number of keys of one owner that are listed.
 const MAX_LISTED: i64 = 1000;
 
-/// The keys to read, newest first.
+/// The keys to read: active ones first, each kind newest first.
 pub(crate) enum Select {
     /// Any owner's keys with this hash of their first characters.
     Lookup([u8; 32]),
@@ -95,9 +95,11 @@ impl Reading for Select {
         conn: &mut AsyncPgConnection,
         owner: &OwnerId,
     ) -> Result<Option<(i64, Self::Outcome)>, Failure> {
-        let keys = api_keys::table
-            .select(Row::as_select())
-            .order((api_keys::created_at.desc(), api_keys::key_id.desc()));
+        let keys = api_keys::table.select(Row::as_select()).order((
+            api_keys::deactivated_at.is_not_null(),
+            api_keys::created_at.desc(),
+            api_keys::key_id.desc(),
+        ));
         let of_owner = api_keys::owner_id.eq(owner.as_str());
         let rows = match self {
             Self::Lookup(lookup) => {

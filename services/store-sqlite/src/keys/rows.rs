@@ -75,7 +75,7 @@ impl Row {
     }
 }
 
-/// Keys that satisfy `condition`, newest first.
+/// Keys that satisfy `condition`: active ones first, each kind newest first.
 pub(crate) fn select(
     conn: &mut SqliteConnection,
     condition: Fragment,
@@ -88,7 +88,7 @@ pub(crate) fn select(
     );
     select
         .append(condition)
-        .push(" ORDER BY k.created_at DESC, k.key_id DESC LIMIT ")
+        .push(" ORDER BY k.deactivated_at IS NOT NULL, k.created_at DESC, k.key_id DESC LIMIT ")
         .bind(Bind::Int(limit));
     let rows: Vec<Row> = sql::query(conn, &select).map_err(store_error)?;
     rows.into_iter().map(Row::into_key).collect()
