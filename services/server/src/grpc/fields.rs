@@ -307,7 +307,7 @@ mod tests {
             let value = pb::Value {
                 kind: Some(pb::value::Kind::JsonValue(json)),
             };
-            let filters = pb::ContextFilters {
+            let filter = pb::Filter {
                 metadata_filters: vec![pb::MetadataFilter {
                     value: Some(value),
                     ..Default::default()
@@ -315,7 +315,7 @@ mod tests {
                 ..Default::default()
             };
             let request = pb::SearchContextRequest {
-                filters: Some(filters),
+                filter: Some(filter),
                 ..Default::default()
             };
             count(
