@@ -100,7 +100,7 @@ async fn keys_are_listed_by_owner(store: &dyn Store) {
             .await
             .expect("read")
             .len(),
-        3,
+        4,
         "the owner of a caller with a key is not known yet"
     );
 }
