@@ -6,8 +6,9 @@
 
 Each line of the file is a result of a question, with what `explain_query` says about it. The program fits a logistic
 regression for the results that were reranked by late interaction, and one for what is known without it. It moves the
-constant and the weight of the prior share of each so that min_relevance=0.3 withholds everything for 3 % of the
-answerable questions in the stores of whole sets and for 2 % in those of two entries, and scales the
+constant and the weight of the prior share of each, so that min_relevance=0.3 withholds everything for 3 % of the
+answerable questions in the stores of whole sets. In those of two entries 0.3 then lies midway between the floor that
+withholds 2 % of the answerable questions and the one that withholds 80 % of those about other topics. It scales the
 logits so that the high floor of the hooks keeps its effect. Then it prints the weights, and for each set how many
 questions are withheld: answerable ones, those about other topics and near-misses, then the same of two entries.
 
@@ -24,6 +25,8 @@ import sys
 FLOOR = 0.3
 # Less than the 5 % that are promised, because other questions than those of the fit lose more.
 ANSWERABLE_WITHHELD = {"whole_set": 0.03, "two_entries": 0.02}
+# What is promised. In stores of two entries there is room between both promises.
+OTHER_TOPICS_WITHHELD = {"two_entries": 0.8}
 # The floor of the hooks (gateway/src/hook/recall.rs), and the share of near-misses that it withholds in whole sets.
 HIGH_FLOOR, NEAR_MISSES_WITHHELD = 0.95, 0.93
 KINDS = ("answerable", "other topics", "near-misses")
@@ -121,11 +124,14 @@ def withheld(best, of_set, store, kind, floor):
 
 
 def move(best, sets, store):
-    """Returns by how much to move the logits so that FLOOR withholds as many answerable questions as wanted."""
-    mean = lambda floor: sum(withheld(best, of_set, store, "answerable", floor) for of_set in sets) / len(sets)
+    """Returns by how much to move the logits so that FLOOR withholds as many questions as wanted."""
+    mean = lambda kind, floor: sum(withheld(best, of_set, store, kind, floor) for of_set in sets) / len(sets)
     of_store = [value for key, value in best.items() if key[1] == store]
-    floor = max((value for value in of_store if mean(value) <= ANSWERABLE_WITHHELD[store]), default=FLOOR)
-    return logit(FLOOR) - logit(floor)
+    highest = max(value for value in of_store if mean("answerable", value) <= ANSWERABLE_WITHHELD[store])
+    lowest = highest
+    if store in OTHER_TOPICS_WITHHELD:
+        lowest = min(value for value in of_store if mean("other topics", value) >= OTHER_TOPICS_WITHHELD[store])
+    return logit(FLOOR) - (logit(highest) + logit(lowest)) / 2
 
 
 def scale(best, sets):

@@ -142,24 +142,24 @@ impl Features {
         let words = self.query_words as f64;
         let logit = match (self.nearness, self.interaction) {
             (Some(near), Some(matched)) => {
-                11.48 * near.similarity
-                    + 26.06 * near.spread
-                    + 3.07 * near.prior_share
-                    + 1.14 * self.coverage
+                11.45 * near.similarity
+                    + 26.64 * near.spread
+                    + 3.76 * near.prior_share
+                    + 1.22 * self.coverage
                     - 0.10 * words
                     + 5.32 * matched.score
-                    + 7.52 * matched.lead
-                    + 0.83 * matched.absent_words
-                    - 8.96
+                    + 7.17 * matched.lead
+                    + 0.82 * matched.absent_words
+                    - 9.10
             }
             (Some(near), None) => {
-                15.19 * near.similarity
-                    + 0.13 * near.mean
-                    + 31.07 * near.spread
-                    + 2.31 * near.prior_share
-                    + 4.45 * self.coverage
+                15.17 * near.similarity
+                    + 0.18 * near.mean
+                    + 31.58 * near.spread
+                    + 2.97 * near.prior_share
+                    + 4.43 * self.coverage
                     - 0.14 * words
-                    - 6.92
+                    - 7.11
             }
             (None, _) => 9.0 * self.coverage - 3.4,
         };
