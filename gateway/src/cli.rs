@@ -10,7 +10,7 @@ use clap::parser::ValueSource;
 use clap::{ArgMatches, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
 use crate::command::CommandLine;
-use crate::connection::StdioArgs;
+use crate::connection::{StdioArgs, items};
 
 pub use self::hook::{
     CaptureMode, HOOK_TIMEOUT_MS, HookAgent, HookArgs, HookCommand, HookEvent, HookSettings,
@@ -92,7 +92,10 @@ impl Cli {
             Command::Line(line) => line.common().service.backend.for_service = for_service,
             Command::Stdio(args) => args.backend.for_service = for_service,
             Command::Http(args) => args.backend.for_service = for_service,
-            Command::Hook(args) => args.service.backend.for_service = for_service,
+            Command::Hook(args) => {
+                args.service.backend.for_service = for_service;
+                args.settings.exclude = items(&args.settings.exclude);
+            }
             Command::Install(_) | Command::Tools | Command::Completions { .. } => {}
         }
         Ok(cli)
@@ -121,7 +124,6 @@ fn for_service(mut command: &clap::Command, mut matches: &ArgMatches) -> Vec<(Os
 mod tests {
     use super::*;
     use crate::catalogue::ToolSet;
-    use crate::connection::items;
 
     #[test]
     fn the_command_line_is_consistent() {
@@ -244,6 +246,23 @@ mod tests {
         assert_eq!(
             items(&args.backend.disabled_tools),
             ["list_threads", "delete_context"]
+        );
+        let hook = [
+            "context-gateway",
+            "hook",
+            "--exclude",
+            "${NO_SUCH_VARIABLE:-github.com/acme/*, /home/me/private},/srv",
+            "status",
+        ];
+        let Command::Hook(hook) = Cli::try_read(hook.map(OsString::from).into())
+            .unwrap()
+            .command
+        else {
+            unreachable!("hook was given")
+        };
+        assert_eq!(
+            hook.settings.exclude,
+            ["github.com/acme/*", "/home/me/private", "/srv"]
         );
     }
 
