@@ -1,8 +1,8 @@
 //! The known state of the service's features. It decides which tools the gateway lists.
 //!
 //! Before the first contact all tools are listed. From then on the service's last statistics decide,
-//! and a change is announced to the clients that subscribed. A tool that is not listed can still be
-//! called: the service then says why it is off.
+//! and a change is announced to the client on stdio and to the clients that subscribed. A tool that is
+//! not listed can still be called: the service then says why it is off.
 //!
 //! The tools whose feature is off are saved in a file next to the local service's socket. So the next
 //! session starts with the right list of tools: a list that changes during a session invalidates an
