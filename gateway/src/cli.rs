@@ -242,6 +242,8 @@ mod tests {
             ["https://a.example", "https://b.example:*"]
         );
         assert_eq!(args.check(), Ok(()));
+        let hosts = "context.example, context.example:8443,192.0.2.1,[::1]:7421,2001:db8::1";
+        assert_eq!(http(&["--allowed-hosts", hosts]), Ok(()));
         assert!(args.backend.selection().warnings().is_empty());
         assert_eq!(
             items(&args.backend.disabled_tools),
@@ -289,6 +291,8 @@ mod tests {
             &["--log-level", "LOUD"],
             &["--auth", "maybe"],
             &["--allowed-origins", "app.example"],
+            &["--allowed-hosts", "https://context.example"],
+            &["--allowed-hosts", "context.example/mcp"],
             &["--no-such-flag"],
         ] {
             assert!(http(args).is_err(), "{args:?}");
