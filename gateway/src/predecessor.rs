@@ -6,8 +6,8 @@ use std::ffi::OsString;
 use context_model::expand_variables;
 
 /// Translates the settings of mcp-context-server into arguments. Returns the new command line, and warnings about the
-/// variables that changed it or have no effect. Only `stdio` and `http` read `MCP_TRANSPORT`, and only `http` reads the
-/// other variables. All other subcommands ignore them without a warning.
+/// variables that changed it or have no effect. `MCP_TRANSPORT` is read without a subcommand, by `stdio` and by `http`.
+/// The other variables are read by `http`. Other subcommands ignore them without a warning.
 ///
 /// # Errors
 /// A sentence that names the variable whose value cannot be used.
