@@ -45,7 +45,7 @@ const DEFAULT: usize = 23;
 /// Which tools are listed. Each listed tool takes space in every agent's context.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum ToolSet {
-    /// The documented tools and changes_since
+    /// All but diff_artifact_versions
     #[default]
     Default,
     /// Every tool

@@ -10,7 +10,7 @@ use clap::parser::ValueSource;
 use clap::{ArgMatches, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
 use crate::command::CommandLine;
-use crate::connection::StdioArgs;
+use crate::connection::{StdioArgs, items};
 
 pub use self::hook::{
     CaptureMode, HOOK_TIMEOUT_MS, HookAgent, HookArgs, HookCommand, HookEvent, HookSettings,
@@ -92,7 +92,10 @@ impl Cli {
             Command::Line(line) => line.common().service.backend.for_service = for_service,
             Command::Stdio(args) => args.backend.for_service = for_service,
             Command::Http(args) => args.backend.for_service = for_service,
-            Command::Hook(args) => args.service.backend.for_service = for_service,
+            Command::Hook(args) => {
+                args.service.backend.for_service = for_service;
+                args.settings.exclude = items(&args.settings.exclude);
+            }
             Command::Install(_) | Command::Tools | Command::Completions { .. } => {}
         }
         Ok(cli)
@@ -121,7 +124,6 @@ fn for_service(mut command: &clap::Command, mut matches: &ArgMatches) -> Vec<(Os
 mod tests {
     use super::*;
     use crate::catalogue::ToolSet;
-    use crate::connection::items;
 
     #[test]
     fn the_command_line_is_consistent() {
@@ -240,10 +242,29 @@ mod tests {
             ["https://a.example", "https://b.example:*"]
         );
         assert_eq!(args.check(), Ok(()));
+        let hosts = "context.example, context.example:8443,192.0.2.1,[::1]:7421,2001:db8::1";
+        assert_eq!(http(&["--allowed-hosts", hosts]), Ok(()));
         assert!(args.backend.selection().warnings().is_empty());
         assert_eq!(
             items(&args.backend.disabled_tools),
             ["list_threads", "delete_context"]
+        );
+        let hook = [
+            "context-gateway",
+            "hook",
+            "--exclude",
+            "${NO_SUCH_VARIABLE:-github.com/acme/*, /home/me/private},/srv",
+            "status",
+        ];
+        let Command::Hook(hook) = Cli::try_read(hook.map(OsString::from).into())
+            .unwrap()
+            .command
+        else {
+            unreachable!("hook was given")
+        };
+        assert_eq!(
+            hook.settings.exclude,
+            ["github.com/acme/*", "/home/me/private", "/srv"]
         );
     }
 
@@ -270,6 +291,8 @@ mod tests {
             &["--log-level", "LOUD"],
             &["--auth", "maybe"],
             &["--allowed-origins", "app.example"],
+            &["--allowed-hosts", "https://context.example"],
+            &["--allowed-hosts", "context.example/mcp"],
             &["--no-such-flag"],
         ] {
             assert!(http(args).is_err(), "{args:?}");

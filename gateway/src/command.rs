@@ -87,7 +87,9 @@ pub fn run(line: CommandLine) -> ExitCode {
             runtime.shutdown_background();
             outcome
         }
-        Err(error) => Err(Failure::Output(error)),
+        Err(error) => Err(Failure::Incomplete(format!(
+            "the command cannot be run: {error}"
+        ))),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

@@ -18,8 +18,8 @@ use crate::service_program::ServiceProgram;
 /// The address of the service, and settings that both transports share.
 #[derive(Debug, Clone, Args)]
 pub struct BackendArgs {
-    /// Address of the context service: http://host:port, https://host:port or unix:/path. If empty, the
-    /// gateway uses the local service of DB_PATH and starts it if necessary
+    /// Address of the context service: http://host:port, https://host:port or unix:/path. If empty, the local
+    /// service of the database is used, and started if necessary
     #[arg(long, env = "CONTEXT_BACKEND", default_value = "", hide_default_value = true, value_parser = expanded)]
     pub backend: String,
     /// Database file of the local service
@@ -36,12 +36,12 @@ pub struct BackendArgs {
     /// message. The service has a setting of the same name
     #[arg(long, env = "MAX_TOTAL_SIZE_MB", default_value = "100", value_parser = megabytes)]
     pub max_total_size_mb: u64,
-    /// Memory for requests and replies in flight, in megabytes, 64 to 1048576. Requests beyond it
-    /// are refused until memory is free. A request takes three times its size and a reply seven
+    /// Memory for requests and replies in flight, in megabytes, 64 to 1048576. Beyond it, http refuses
+    /// requests and stdio reads none until memory is free. A request takes three times its size and a reply seven
     /// times, so 512 MB are enough for a request of 156 MB or a reply of 68 MB
     #[arg(long, env = "GATEWAY_REQUEST_MEMORY_MB", value_name = "MB", default_value = "512", value_parser = request_memory)]
     pub request_memory_mb: usize,
-    /// Tools to list: default (the documented ones) or full
+    /// Tools to list: default (all but diff_artifact_versions) or full (all)
     #[arg(
         long,
         env = "CONTEXT_TOOLS",

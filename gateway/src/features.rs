@@ -1,8 +1,8 @@
 //! The known state of the service's features. It decides which tools the gateway lists.
 //!
 //! Before the first contact all tools are listed. From then on the service's last statistics decide,
-//! and a change is announced to the clients that subscribed. A tool that is not listed can still be
-//! called: the service then says why it is off.
+//! and a change is announced to the client on stdio and to the clients that subscribed. A tool that is
+//! not listed can still be called: the service then says why it is off.
 //!
 //! The tools whose feature is off are saved in a file next to the local service's socket. So the next
 //! session starts with the right list of tools: a list that changes during a session invalidates an
@@ -49,7 +49,7 @@ impl Features {
     }
 
     /// Whether the caller should read the statistics now. True once after each time the service may
-    /// have restarted, and after a call whose feature was not available.
+    /// have restarted, after a call whose feature was not available, and after a failed read that may succeed later.
     pub fn should_read_statistics(&self) -> bool {
         !self.requested.swap(true, Ordering::Relaxed)
     }
@@ -93,6 +93,19 @@ impl Features {
             }
             // The service was down. It may come back with other settings.
             Err(error) if error.reason == Reason::StoreUnavailable => {
+                self.requested.store(false, Ordering::Relaxed)
+            }
+            // The statistics could not be read this time.
+            Err(error)
+                if operation == Operation::GetStatistics
+                    && matches!(
+                        error.reason,
+                        Reason::Overloaded
+                            | Reason::RateLimited
+                            | Reason::ShuttingDown
+                            | Reason::DeadlineExceeded
+                    ) =>
+            {
                 self.requested.store(false, Ordering::Relaxed)
             }
             Err(_) => {}
@@ -229,6 +242,21 @@ mod tests {
             &Err(Error::new(Reason::StoreUnavailable, "away")),
         );
         assert!(features.should_read_statistics());
+    }
+
+    #[test]
+    fn statistics_are_requested_again_after_a_failure_that_passes() {
+        let features = Features::default();
+        for (operation, reason, expected) in [
+            (Operation::GetStatistics, Reason::Overloaded, true),
+            (Operation::GetStatistics, Reason::DeadlineExceeded, true),
+            (Operation::GetStatistics, Reason::ScopeMissing, false),
+            (Operation::ListThreads, Reason::Overloaded, false),
+        ] {
+            features.should_read_statistics();
+            features.observe(operation, &Err(Error::new(reason, "not now")));
+            assert_eq!(features.should_read_statistics(), expected, "{reason:?}");
+        }
     }
 
     #[test]

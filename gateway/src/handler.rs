@@ -176,11 +176,10 @@ impl Gateway {
                 operation,
                 lease: None,
             };
-            if let Ok(outcome) =
-                tokio::time::timeout(deadline(operation), call.run(JsonObject::new())).await
-            {
-                features.observe(operation, &outcome);
-            }
+            let outcome = tokio::time::timeout(deadline(operation), call.run(JsonObject::new()))
+                .await
+                .unwrap_or_else(|_| Err(too_late(operation)));
+            features.observe(operation, &outcome);
         });
     }
 

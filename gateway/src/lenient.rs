@@ -33,7 +33,7 @@ const MAX_SCALAR: usize = 64;
 /// The values inside a string count in `lease` before they are built: the scan of the message saw only one value.
 ///
 /// # Errors
-/// `INVALID_ARGUMENT` naming each value of a wrong type, and each unknown parameter with the most
+/// `INVALID_ARGUMENT` naming the first few values of a wrong type and unknown parameters, these with the most
 /// similar known one. The service reports missing parameters, so that the message is the same on
 /// every transport. `OVERLOADED` or `REQUEST_TOO_LARGE` if there is no memory for the values inside a string.
 pub fn arguments(

@@ -137,8 +137,8 @@ impl LocalService {
     /// and no client uses it, the service is restarted.
     ///
     /// # Errors
-    /// If another user owns the socket or its directory, or the service does not start within ten
-    /// seconds. The message includes the last line of the service's log.
+    /// If another user owns the socket or its directory, a setting of the service cannot be read, or the service does
+    /// not start within ten seconds. In the last case the message includes the last line of the service's log.
     pub async fn connect(&self) -> io::Result<UnixStream> {
         match self.try_connect().await {
             Ok(stream) if self.is_accepted(&stream) => Ok(stream),

@@ -59,7 +59,7 @@ struct State {
     held: HashMap<Caller, Held>,
     /// The caller that was refused last, and when.
     refused: Option<(Caller, Instant)>,
-    /// When a refusal was last logged.
+    /// When a refusal of memory was last logged.
     warned: Option<Instant>,
 }
 
@@ -177,7 +177,7 @@ impl Budget {
                 tracing::warn!(
                     held = state.used,
                     wanted = bytes,
-                    "Request refused: GATEWAY_REQUEST_MEMORY_MB is used up"
+                    "No memory for a request or a reply (GATEWAY_REQUEST_MEMORY_MB)"
                 );
             }
         }

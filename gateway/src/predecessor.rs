@@ -6,8 +6,8 @@ use std::ffi::OsString;
 use context_model::expand_variables;
 
 /// Translates the settings of mcp-context-server into arguments. Returns the new command line, and warnings about the
-/// variables that changed it or have no effect. Without a warning, all subcommands but `stdio` and `http` ignore
-/// `MCP_TRANSPORT`, and all but `http` ignore the other variables.
+/// variables that changed it or have no effect. `MCP_TRANSPORT` is read without a subcommand, by `stdio` and by `http`.
+/// The other variables are read by `http`. Other subcommands ignore them without a warning.
 ///
 /// # Errors
 /// A sentence that names the variable whose value cannot be used.
@@ -77,7 +77,7 @@ pub fn translated(
             ));
         }
         warnings.push(format!(
-            "{name} has no effect: clients need a key of the context service"
+            "{name} has no effect: only AUTH decides whether clients need a key or token of the context service"
         ));
     }
     let (host, port) = (get("FASTMCP_HOST"), get("FASTMCP_PORT"));

@@ -160,7 +160,7 @@ async fn gateway(
 /// Raises the limit on open files as far as the connections need it and the system allows. If the
 /// limit stays too low, fewer connections are allowed, so that this process chooses which ones are
 /// closed.
-fn fit_descriptors(mut limits: ConnectionLimits) -> ConnectionLimits {
+fn fit_descriptors(limits: ConnectionLimits) -> ConnectionLimits {
     use rustix::process::{Resource, getrlimit, setrlimit};
 
     /// Files for the standard streams, the runtime, the service, and connections that are being
@@ -184,8 +184,7 @@ fn fit_descriptors(mut limits: ConnectionLimits) -> ConnectionLimits {
             "the limit of {current} open files (ulimit -n) allows context-gateway {fewer} connections instead of {}",
             limits.connections
         );
-        limits.connections = fewer;
-        limits.per_address = limits.per_address.min(fewer.div_ceil(2));
+        return limits.reduced_to(fewer);
     }
     limits
 }

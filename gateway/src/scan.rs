@@ -9,7 +9,7 @@ use crate::envelope::MAX_ID;
 
 /// Maximum number of values in one message. The largest allowed metadata holds fewer.
 const MAX_VALUES: usize = 1_000_000;
-/// Longest number that is stored, in characters. The longest 64-bit integer has 20.
+/// Maximum number of characters of a number that are stored. The longest 64-bit integer has 20.
 const MAX_NUMBER: usize = 40;
 
 /// The scan of one message, fed piece by piece.
@@ -82,7 +82,7 @@ impl Scan {
         }
         match byte {
             b'-' | b'+' | b'.' | b'0'..=b'9' | b'e' | b'E' if self.depth > 0 => {
-                if self.number.len() <= MAX_NUMBER {
+                if self.number.len() < MAX_NUMBER {
                     self.number.push(byte);
                 }
             }
@@ -184,7 +184,6 @@ impl Scan {
             return Some(format!("contains more than {MAX_VALUES} values; split it"));
         }
         self.wide.as_ref().map(|number| {
-            let number: String = number.chars().take(MAX_NUMBER).collect();
             format!("holds the integer {number}; integers must lie within -9223372036854775808 to 9223372036854775807")
         })
     }

@@ -117,7 +117,7 @@ impl ServiceProgram {
     }
 
     /// Compares the settings of this process with those of the running service. `None` if the program is missing, is
-    /// too old for the command, or fails.
+    /// too old for the command, fails, or takes too long.
     ///
     /// # Errors
     /// The program's message about a setting that cannot be read.

@@ -151,7 +151,7 @@ pub struct HookSettings {
     #[arg(long, env = "CONTEXT_HOOK_PROJECT_NAMES", default_value = "plain", value_parser = project_names)]
     pub project_names: ProjectNames,
     /// Projects and directories that are left out, comma-separated: github.com/acme/*, /home/me/private
-    #[arg(long, env = "CONTEXT_HOOK_EXCLUDE", value_delimiter = ',', value_parser = expanded)]
+    #[arg(long, env = "CONTEXT_HOOK_EXCLUDE", value_parser = expanded)]
     pub exclude: Vec<String>,
     /// Milliseconds after which a hook ends, whatever it does, 200 to 60000
     #[arg(long, env = "CONTEXT_HOOK_TIMEOUT_MS", value_name = "MS", default_value_t = HOOK_TIMEOUT_MS, value_parser = hook_timeout)]

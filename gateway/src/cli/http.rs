@@ -1,6 +1,6 @@
 //! The settings of the HTTP transport.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use clap::Args;
 
@@ -87,12 +87,12 @@ impl HttpArgs {
         })
     }
 
-    /// Checks the settings that depend on each other, and the form of the public URL and of origins. The server must
-    /// not be open to unauthenticated callers by mistake.
+    /// Checks the settings that depend on each other, and the form of the public URL, of hosts and of origins. The
+    /// server must not be open to unauthenticated callers by mistake.
     ///
     /// # Errors
     /// A sentence if the address can be reached from other machines without authentication, the issuer is missing, or
-    /// the public URL or an origin is malformed.
+    /// the public URL, a host or an origin is malformed.
     pub fn check(&self) -> Result<(), String> {
         if self.auth == "off" && !self.listen.ip().is_loopback() && !self.insecure {
             return Err(format!(
@@ -117,6 +117,14 @@ impl HttpArgs {
                 ));
             }
         }
+        for host in items(&self.allowed_hosts) {
+            if !is_host(&host) {
+                let host = context_model::shown_url(&host);
+                return Err(format!(
+                    "GATEWAY_ALLOWED_HOSTS names `{host}`, which is not a host; write it as context.example or context.example:8443"
+                ));
+            }
+        }
         for origin in items(&self.allowed_origins) {
             if AllowedOrigin::parse(&origin).is_none() {
                 let origin = context_model::shown_url(&origin);
@@ -127,6 +135,13 @@ impl HttpArgs {
         }
         Ok(())
     }
+}
+
+/// Whether the text is a host, or a host and a port, as the header `Host` has them.
+fn is_host(text: &str) -> bool {
+    let is_without_user =
+        |authority: http::uri::Authority| !authority.host().is_empty() && !text.contains('@');
+    text.parse::<IpAddr>().is_ok() || text.parse().is_ok_and(is_without_user)
 }
 
 fn connections(value: &str) -> Result<usize, String> {

@@ -164,7 +164,7 @@ pub struct ArtifactSaveArgs {
     /// Make a new version of this artifact instead of a new artifact
     #[arg(long)]
     pub id: Option<String>,
-    /// The title. Without it, a new artifact gets one from its content, and an existing one keeps its own
+    /// The title. Without it, the title is made from the content, unless the artifact has one that was given
     #[arg(long)]
     pub title: Option<String>,
     /// Metadata: key=text, or key:=JSON; repeat it for several. It replaces all the stored metadata

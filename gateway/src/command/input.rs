@@ -146,7 +146,7 @@ fn read(from: impl io::Read, name: &str, max_bytes: usize) -> Result<String, Fai
 /// Asks the person on the terminal to confirm a deletion.
 ///
 /// # Errors
-/// The person did not say yes, or there is no terminal to ask on.
+/// The person did not say yes, the answer cannot be read, or there is no terminal to ask on.
 pub fn confirm(question: &str) -> Result<(), Failure> {
     if !io::stdin().is_terminal() || !io::stderr().is_terminal() {
         return Err(Failure::Usage(
@@ -156,7 +156,10 @@ pub fn confirm(question: &str) -> Result<(), Failure> {
     let question = one_line(question);
     let _ = write!(io::stderr(), "{question} This cannot be undone. [y/N] ");
     let mut answer = String::new();
-    io::stdin().lock().read_line(&mut answer)?;
+    io::stdin()
+        .lock()
+        .read_line(&mut answer)
+        .map_err(|error| Failure::Usage(format!("the answer cannot be read: {error}")))?;
     match answer.trim().to_ascii_lowercase().as_str() {
         "y" | "yes" => Ok(()),
         _ => Err(Failure::Incomplete("nothing was deleted".to_owned())),

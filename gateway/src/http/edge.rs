@@ -94,7 +94,8 @@ pub async fn admit(
     response.map(|body| held::until_sent(body, lease))
 }
 
-/// Reads a message or a batch and passes it on. Every request gets a response with its id.
+/// Reads a message or a batch and passes it on. A message that must not be parsed gets an error with its id. One that
+/// has no memory, or needs a scope that the caller lacks, gets an HTTP error without it.
 async fn body(
     admission: &Admission,
     caller: Caller,

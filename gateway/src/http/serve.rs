@@ -67,6 +67,19 @@ impl Default for ConnectionLimits {
     }
 }
 
+impl ConnectionLimits {
+    /// These limits with fewer connections. One address keeps its share of them.
+    #[must_use]
+    pub fn reduced_to(self, connections: usize) -> Self {
+        let share = self.per_address.saturating_mul(connections) / self.connections.max(1);
+        Self {
+            connections,
+            per_address: share.min(connections).max(1),
+            ..self
+        }
+    }
+}
+
 /// Serves `app` on `listener` until `stop` is cancelled, then gives running requests ten seconds to
 /// finish.
 ///
@@ -413,5 +426,22 @@ impl Drop for InFlight {
         let mut state = self.progress.state();
         state.in_flight.remove(&self.number);
         state.idle_since = Instant::now();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_address_keeps_its_share_of_fewer_connections() {
+        for (per_address, expected) in [(512, 150), (1024, 300), (5000, 300), (1, 1)] {
+            let limits = ConnectionLimits {
+                per_address,
+                ..ConnectionLimits::default()
+            };
+            let fewer = limits.reduced_to(300);
+            assert_eq!((fewer.connections, fewer.per_address), (300, expected));
+        }
     }
 }

@@ -44,8 +44,8 @@ pub struct Lines<R, W> {
     has_batches: bool,
     /// Messages of a batch that are not handed over yet. They are handed over before the next line is read.
     queued: VecDeque<Queued>,
-    /// Responses that are being written and do not come from the MCP server: to unreadable lines, to batches of which
-    /// no message could be read, and to batches whose last missing request was cancelled.
+    /// Responses that are being written and do not come from the MCP server: to unreadable lines, to batches without a
+    /// readable request, and to batches whose last missing request was cancelled.
     own_responses: JoinSet<io::Result<()>>,
 }
 

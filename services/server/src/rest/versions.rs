@@ -166,8 +166,8 @@ pub async fn restore_artifact_version(
     tag = "artifacts",
     params(
         ("artifact_id" = String, Path, description = "The artifact's id, a UUID.", format = "uuid"),
-        ("from_version" = i64, Query, description = "The older version.", minimum = 1, example = 1),
-        ("to_version" = Option<i64>, Query, description = "The newer version; default: the current one.", minimum = 1),
+        ("from_version" = i64, Query, description = "The version to compare from.", minimum = 1, example = 1),
+        ("to_version" = Option<i64>, Query, description = "The version to compare with; default: the current one.", minimum = 1),
         ("min_revision" = Option<i64>, Query, description = "The `revision` of an earlier reply. The result shows that state or a later one.", minimum = 0)
     ),
     responses((status = 200, description = "The differences", body = DiffArtifactVersionsReply))
