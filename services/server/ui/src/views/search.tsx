@@ -144,7 +144,7 @@ export function Search({ route }: { route: Route }) {
           {hits.length === 0 && (
             <Empty title="Nothing was found.">
               <p>
-                {requested.kind === "fts" && requested.mode !== "match" ? "“The words” finds more than the other ways to read them. " : ""}
+                {requested.kind === "fts" && requested.mode !== "match" ? "“The words” may find more than this way to read them. " : ""}
                 {filterCount(requested) > 0 ? "Every filter must hold; fewer filters find more." : "Other words may find it, or a search by meaning."}
               </p>
             </Empty>
