@@ -32,7 +32,7 @@ export function grpcurl(kind: SearchKind, body: Record<string, unknown>, keyed: 
   const key = keyed ? ' -H "Authorization: Bearer $CONTEXT_API_KEY"' : "";
   const socket = session()?.socket;
   const host = base.port === "" ? `${base.hostname}:${base.protocol === "http:" ? 80 : 443}` : base.host;
-  const to = socket === undefined ? host : `-unix ${quoted(socket)}`;
+  const to = socket === undefined ? quoted(host) : `-unix ${quoted(socket)}`;
   return `grpcurl${plaintext}${key} \\\n  -d ${quoted(JSON.stringify(message(body)))} \\\n  ${to} context.v1.ContextService/${TOOLS[kind].rpc}`;
 }
 

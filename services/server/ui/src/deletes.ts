@@ -1,4 +1,5 @@
-// Deletes that can be taken back: each is sent after ten seconds, unless it is taken back or the tab is closed.
+// Deletes that can be taken back: each is sent after ten seconds, unless it is taken back, the tab is closed or the page
+// signs out.
 
 import { useEffect, useState } from "preact/hooks";
 
@@ -14,7 +15,8 @@ export interface Pending {
   due: number;
 }
 
-const pending = new Map<string, Pending & { timer: ReturnType<typeof setTimeout> }>();
+// The timer is absent once the request is sent.
+const pending = new Map<string, Pending & { timer: ReturnType<typeof setTimeout> | undefined }>();
 // Entries that are deleted, but may still be in a list that was loaded before.
 const gone = new Set<string>();
 const watchers = new Set<() => void>();
@@ -23,6 +25,8 @@ const changed = () => watchers.forEach((watcher) => watcher());
 export function deleteLater(id: string, label: string, send: () => Promise<unknown>): void {
   if (pending.has(id)) return;
   const timer = setTimeout(async () => {
+    const sent = pending.get(id);
+    if (sent) sent.timer = undefined;
     try {
       await send();
       gone.add(id);
@@ -36,16 +40,22 @@ export function deleteLater(id: string, label: string, send: () => Promise<unkno
   changed();
 }
 
+/** Takes a delete back, unless its request is already sent. */
 export function takeBack(id: string): void {
-  clearTimeout(pending.get(id)?.timer);
+  const timer = pending.get(id)?.timer;
+  if (timer === undefined) return;
+  clearTimeout(timer);
   pending.delete(id);
   changed();
 }
 
 export const isGone = (id: string): boolean => gone.has(id);
 
+/** Takes every delete back whose request is not sent yet, and forgets the others. */
 export function takeAllBack(): void {
-  [...pending.keys()].forEach(takeBack);
+  pending.forEach(({ timer }) => clearTimeout(timer));
+  pending.clear();
+  changed();
 }
 
 export function usePending(): Pending[] {

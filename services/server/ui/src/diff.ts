@@ -14,7 +14,9 @@ export function lines(unified: string): Line[] {
   let before = 0;
   let after = 0;
   let inHunk = false;
-  for (const line of unified.replace(/\n$/, "").split("\n")) {
+  // The service also ends a line after a lone carriage return. The next line, which may be a removed or an added one,
+  // follows it at once.
+  for (const line of unified.replace(/(?:\r\n|[\r\n])$/, "").split(/\r\n|[\r\n]/)) {
     const hunk = /^@@ -(\d+)(?:,\d+)? \+(\d+)(?:,\d+)? @@/.exec(line);
     if (hunk) {
       before = Number(hunk[1]);

@@ -4,7 +4,6 @@ const whole = new Intl.NumberFormat("en");
 const full = new Intl.DateTimeFormat("en", { dateStyle: "medium", timeStyle: "medium" });
 const day = new Intl.DateTimeFormat("en", { dateStyle: "medium" });
 const utc = new Intl.DateTimeFormat("en", { dateStyle: "medium", timeZone: "UTC" });
-const clock = new Intl.DateTimeFormat("en", { timeStyle: "short" });
 
 export const count = (n: number): string => whole.format(n);
 
@@ -32,7 +31,6 @@ export function ago(iso: string, now: number): string {
 export const dayOf = (iso: string): string => day.format(new Date(iso));
 /** The day that a date such as `2026-11-24` names, in any time zone. */
 export const dateOf = (date: string): string => utc.format(new Date(date));
-export const clockOf = (iso: string): string => clock.format(new Date(iso));
 
 export function bytes(n: number): string {
   if (n < 1024) return `${n} B`;

@@ -11,7 +11,10 @@ type Reviver = (this: unknown, key: string, value: unknown, context?: { source?:
 /** Matches a text that may contain such a number. A text without a match is parsed faster, without a reviver. */
 const MAY_HAVE_EXACT = /\d{16}|\d\.\d*0(?!\d)|\d[eE][+-]?\d/;
 
-/** Parses a reply of the service. Numbers below a key `metadata` may be `Exact`; all others are numbers. */
+/**
+ * Parses a reply of the service. Numbers below a key `metadata`, or `value` in a list of metadata values, may be `Exact`;
+ * all others are numbers.
+ */
 export function parseReply(text: string): unknown {
   return MAY_HAVE_EXACT.test(text) ? settled(parse(text)) : JSON.parse(text);
 }
@@ -24,13 +27,13 @@ function parse(text: string): unknown {
   return JSON.parse(text, keep as (key: string, value: unknown) => unknown);
 }
 
-/** Turns `Exact` into numbers, except in metadata. */
+/** Turns `Exact` into numbers, except in metadata and its values. */
 function settled(value: unknown): unknown {
   if (value instanceof Exact) return Number(value.source);
   if (Array.isArray(value)) return value.map(settled);
   if (isObject(value)) {
     for (const [key, inner] of Object.entries(value)) {
-      if (key !== "metadata") value[key] = settled(inner);
+      if (key !== "metadata" && key !== "value") value[key] = settled(inner);
     }
   }
   return value;

@@ -16,9 +16,13 @@ export interface Page {
   more: boolean;
 }
 
-/** The order in a thread. Not by id alone: services on one database give out ids in blocks. */
+/**
+ * The order in a thread. Not by id alone: services on one database give out ids in blocks. Times are compared as texts,
+ * which all have the same form, because a Date has no microseconds.
+ */
 export function oldestFirst(a: Hit, b: Hit): number {
-  return Date.parse(a.created_at) - Date.parse(b.created_at) || a.id - b.id;
+  if (a.created_at === b.created_at) return a.id - b.id;
+  return a.created_at < b.created_at ? -1 : 1;
 }
 
 /** The entries up to a time, without those in `loaded`. */

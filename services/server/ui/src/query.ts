@@ -136,7 +136,7 @@ export const tagsIn = (text: string): string[] =>
 
 /** Tags as a list with commas between them. A tag that a list would split or change is in quotes. */
 export const tagList = (tags: string[]): string =>
-  tags.map((tag) => (/,|^"/.test(tag) ? `"${tag.replace(/["\\]/g, "\\$&")}"` : tag)).join(", ");
+  tags.map((tag) => (/,|^"/.test(tag) || tag !== tag.trim() ? `"${tag.replace(/["\\]/g, "\\$&")}"` : tag)).join(", ");
 
 /** The filters in the form of the request. */
 export function filters(query: Query): Record<string, unknown> {

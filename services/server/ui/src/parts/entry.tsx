@@ -1,7 +1,7 @@
 // One entry, wherever it is shown: its text, tags, metadata and images, and what can be done with it.
 
 import type { ComponentChildren } from "preact";
-import { useEffect, useState } from "preact/hooks";
+import { useEffect, useMemo, useState } from "preact/hooks";
 
 import { api, type ApiError, type Entry, type Hit, type Image } from "../api";
 import { useApp } from "../context";
@@ -196,15 +196,21 @@ export function Tags({ tags }: { tags: string[] }) {
   );
 }
 
-/** Longest value that is shown in the row, in characters of its JSON. */
+/** Longest key, and longest value in characters of its JSON, that is shown in the row. */
 const MAX_PLAIN = 120;
+
+const isPlain = ([key, value]: [string, unknown]): boolean =>
+  key.length <= MAX_PLAIN && !isObject(value) && !Array.isArray(value) && pretty(value).length <= MAX_PLAIN;
 
 /** Up to six short plain values are shown in a row. If there are others, the whole metadata can be opened as JSON. */
 export function Metadata({ of }: { of: Record<string, unknown> | null | undefined }) {
-  const fields = Object.entries(of ?? {});
+  // Metadata can have 1 MiB. A list is rendered at every change, so each entry's metadata is converted only once.
+  const { fields, plain, text } = useMemo(() => {
+    const fields = Object.entries(of ?? {});
+    const plain = fields.filter(isPlain).slice(0, 6);
+    return { fields, plain, text: plain.length < fields.length ? pretty(of) : "" };
+  }, [of]);
   if (fields.length === 0) return null;
-  const plain = fields.filter(([, value]) => !isObject(value) && !Array.isArray(value) && pretty(value).length <= MAX_PLAIN).slice(0, 6);
-  const text = pretty(of);
   return (
     <div class="metadata">
       {plain.length > 0 && (

@@ -57,7 +57,7 @@ function apply(rows: Row[], changes: Change[]): Row[] {
     const at = entry && change.operation === "created" ? Date.parse(entry.created_at) : Date.parse(change.time);
     list.set(key, { key, at: old && change.entity === "context" ? old.at : at, entry, change });
   }
-  return [...list.values()].sort((a, b) => b.at - a.at || (a.key < b.key ? 1 : -1)).slice(0, MAX_ROWS);
+  return [...list.values()].sort((a, b) => b.at - a.at || (b.entry?.id ?? 0) - (a.entry?.id ?? 0)).slice(0, MAX_ROWS);
 }
 
 export function Activity({ route }: { route: Route }) {

@@ -7,6 +7,7 @@ import { curl, grpcurl, mcp } from "../commands";
 import { useApp } from "../context";
 import { count, counted } from "../format";
 import { asApiError, useLoad } from "../hooks";
+import { compact } from "../json";
 import { Bar, Button, Choices, Code, Empty, Field, Head, inputValue, Trouble, Waiting } from "../parts/basics";
 import { EntryView } from "../parts/entry";
 import { type Condition, filterCount, FTS_MODES, KINDS, link, OPERATORS, type Query, read, request, tagList, takesValue } from "../query";
@@ -143,7 +144,7 @@ export function Search({ route }: { route: Route }) {
           {hits.length === 0 && (
             <Empty title="Nothing was found.">
               <p>
-                {requested.kind === "fts" && requested.mode !== "match" ? "“The words” finds more than the other ways to read them. " : ""}
+                {requested.kind === "fts" && requested.mode !== "match" ? "“The words” may find more than this way to read them. " : ""}
                 {filterCount(requested) > 0 ? "Every filter must hold; fewer filters find more." : "Other words may find it, or a search by meaning."}
               </p>
             </Empty>
@@ -369,7 +370,8 @@ function Values({ id, of }: { id: string; of: string }) {
   );
 }
 
-/** A value as the filter reads it: a text that looks like a number or a boolean is quoted. */
+/** A value as the filter reads it. A text that would be read as a number or a boolean, or be trimmed, is quoted. */
 function written(value: unknown): string {
-  return typeof value === "string" ? (/^(?:-?\d+(?:\.\d+)?|true|false|".*")$/s.test(value) ? `"${value}"` : value) : String(value);
+  if (typeof value !== "string") return compact(value);
+  return value !== value.trim() || /^(?:-?\d+(?:\.\d+)?|true|false|".*")$/s.test(value) ? `"${value}"` : value;
 }
