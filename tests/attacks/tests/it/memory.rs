@@ -160,7 +160,7 @@ async fn large_replies_that_are_not_read_stay_within_the_budget() {
     }
     let idle = target.anonymous_kib();
     let mut highest = 0;
-    let mut answered = 0;
+    let mut accepted = 0;
     // REST over HTTP/2 and gRPC, each on a new connection. No byte of the replies is read.
     let mut streams = Vec::new();
     for round in 0..16 {
@@ -177,11 +177,12 @@ async fn large_replies_that_are_not_read_stay_within_the_budget() {
             stream.send(http2::message(&[0x0a, 2, 1, 2]), true).await;
             stream
         };
-        answered += usize::from(stream.head().await == 200);
+        stream.head().await;
+        accepted += usize::from(stream.is_accepted());
         streams.push((connection, stream));
         highest = highest.max(target.anonymous_kib().saturating_sub(idle));
     }
-    assert!(answered > 0);
+    assert!(accepted > 0, "no reader got a large reply");
     target
         .assert_bystander_is_served("while replies wait")
         .await;
@@ -191,7 +192,7 @@ async fn large_replies_that_are_not_read_stay_within_the_budget() {
     }
     assert!(highest < BOUND_KIB, "{highest} KiB");
     eprintln!(
-        "{highest} KiB held; {answered} of 16 readers got status 200 (replies of 32 MiB over REST, 24 MiB over gRPC)"
+        "{highest} KiB held; {accepted} of 16 readers got a reply (of 32 MiB over REST, 24 MiB over gRPC)"
     );
 }
 
