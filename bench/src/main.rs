@@ -63,7 +63,7 @@ struct Cli {
     /// Number of rounds of each comparison
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1000))]
     rounds: Option<u16>,
-    /// Numbers of entries in the databases that are read and searched, ascending
+    /// Numbers of entries in the databases that are read and searched
     #[arg(long, value_delimiter = ',', value_name = "N", conflicts_with = "million", value_parser = clap::value_parser!(u64).range(100..))]
     sizes: Option<Vec<u64>>,
     /// Measure semantic and hybrid search also with these vectors of a model: 384 32-bit floats each, little-endian
@@ -209,7 +209,10 @@ fn scale(cli: &Cli) -> Scale {
     }
     if let Some(sizes) = &cli.sizes {
         scale.sizes.clone_from(sizes);
-        scale.vector_sizes.clone_from(sizes);
+        // The databases grow from size to size.
+        scale.sizes.sort_unstable();
+        scale.sizes.dedup();
+        scale.vector_sizes.clone_from(&scale.sizes);
     }
     scale.rounds = cli.rounds.map_or(scale.rounds, usize::from);
     scale

@@ -608,11 +608,12 @@ async fn same_counts(urls: &[String; 2]) -> Result<()> {
     }
 }
 
-/// Replaces the name of the database in a PostgreSQL URL.
+/// Replaces the name of the database in a PostgreSQL URL. Its parameters stay.
 pub(super) fn with_database(url: &str, database: &str) -> String {
+    let (url, parameters) = url.split_at(url.find('?').unwrap_or(url.len()));
     let authority = url.find("://").map_or(0, |at| at + 3);
     let end = url[authority..]
         .find('/')
         .map_or(url.len(), |at| authority + at);
-    format!("{}/{database}", &url[..end])
+    format!("{}/{database}{parameters}", &url[..end])
 }
