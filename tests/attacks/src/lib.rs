@@ -10,5 +10,5 @@ pub mod target;
 mod watch;
 
 pub use client::client;
-pub use target::Target;
+pub use target::{BOUND_KIB, Target};
 pub use watch::{highest, passed};
