@@ -51,7 +51,7 @@ struct Cli {
     /// Run everything once in a few seconds and check all results; the figures are meaningless
     #[arg(long, conflicts_with = "million")]
     quick: bool,
-    /// Also measure reads with a million entries; loading them takes a while
+    /// Also measure reads, and searches with --vectors, with a million entries; loading them takes a while
     #[arg(long)]
     million: bool,
     /// Measure only these parts
@@ -63,7 +63,7 @@ struct Cli {
     /// Number of rounds of each comparison
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1000))]
     rounds: Option<u16>,
-    /// Numbers of entries in the database that is read, ascending
+    /// Numbers of entries in the databases that are read and searched
     #[arg(long, value_delimiter = ',', value_name = "N", conflicts_with = "million", value_parser = clap::value_parser!(u64).range(100..))]
     sizes: Option<Vec<u64>>,
     /// Measure semantic and hybrid search also with these vectors of a model: 384 32-bit floats each, little-endian
@@ -172,6 +172,9 @@ fn scale(cli: &Cli) -> Scale {
             gets: 10,
             image_gets: 4,
             searches: 4,
+            postgres_stores: 16,
+            postgres_gets: 16,
+            postgres_searches: 16,
             streams: 20,
             active_streams: 5,
             streamed_stores: 10,
@@ -190,6 +193,9 @@ fn scale(cli: &Cli) -> Scale {
             gets: 1000,
             image_gets: 200,
             searches: 60,
+            postgres_stores: 3_200,
+            postgres_gets: 8_000,
+            postgres_searches: 2_000,
             streams: 1000,
             active_streams: 100,
             streamed_stores: 500,
@@ -203,7 +209,10 @@ fn scale(cli: &Cli) -> Scale {
     }
     if let Some(sizes) = &cli.sizes {
         scale.sizes.clone_from(sizes);
-        scale.vector_sizes.clone_from(sizes);
+        // The databases grow from size to size.
+        scale.sizes.sort_unstable();
+        scale.sizes.dedup();
+        scale.vector_sizes.clone_from(&scale.sizes);
     }
     scale.rounds = cli.rounds.map_or(scale.rounds, usize::from);
     scale

@@ -61,7 +61,7 @@ impl Section {
         }
     }
 
-    /// Adds a contender. A floor has no ratio.
+    /// Adds a contender. A floor has no ratio, and neither has a contender that is not compared with a floor.
     pub fn add(&mut self, series: &Series, ratio: Option<Ratio>) {
         self.lines.push((series.clone(), ratio));
     }
@@ -159,8 +159,12 @@ impl Report {
                 "  {:<24}{:>11}{:>11}{:>11}{:>9}  {:>10}{:>10}{:>9}",
                 "", "per second", "p50 µs", "p95 µs", "ratio", "service µs", "gateway", "client"
             );
+            let has_floor = section.lines.iter().any(|(_, ratio)| ratio.is_some());
+            let without_ratio = if has_floor { "floor" } else { "-" };
             for (series, ratio) in &section.lines {
-                let ratio = ratio.map_or("floor".to_owned(), |ratio| format!("{:.2}", ratio.value));
+                let ratio = ratio.map_or(without_ratio.to_owned(), |ratio| {
+                    format!("{:.2}", ratio.value)
+                });
                 let _ = writeln!(
                     out,
                     "  {:<24}{:>11.0}{:>11.0}{:>11.0}{ratio:>9}  {:>10.0}{:>10.0}{:>9.0}",

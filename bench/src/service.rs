@@ -152,7 +152,7 @@ fn unix(socket: &Path) -> String {
     format!("unix:{}", socket.display())
 }
 
-/// The echo process: a bare tonic service and a bare axum route on one port, and tonic on a Unix socket.
+/// The echo process: a bare tonic service and a bare axum route, both on one port and on a Unix socket.
 #[derive(Debug)]
 pub struct Echo {
     process: Process,

@@ -39,6 +39,12 @@ pub struct Scale {
     pub image_gets: usize,
     /// Number of searches in a round.
     pub searches: usize,
+    /// Number of stores in a round on PostgreSQL.
+    pub postgres_stores: usize,
+    /// Number of gets in a round on PostgreSQL.
+    pub postgres_gets: usize,
+    /// Number of searches in a round on PostgreSQL.
+    pub postgres_searches: usize,
     /// Number of idle streams of changes.
     pub streams: usize,
     /// Number of streams that get every event.

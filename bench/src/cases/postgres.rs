@@ -118,13 +118,7 @@ async fn measure(
         next_id: Rc::new(Cell::new(next_id)),
     });
 
-    let count = |full: usize| {
-        if bench.scale.rounds == 1 {
-            CLIENTS
-        } else {
-            full
-        }
-    };
+    let scale = &bench.scale;
     let stored = Rc::new(Cell::new(0));
     let searches: Vec<Operation> = (0..AGENTS).map(|n| Operation::Search(agent(n))).collect();
     let word = |rank: usize| bench.corpus.word(rank).to_owned();
@@ -136,10 +130,20 @@ async fn measure(
         .step_by(37)
         .map(|id| Operation::Get(*id))
         .collect();
-    for (name, operations, full, goal) in [
-        ("get by id", gets, 8_000, GOAL_ENTRY),
-        ("search by metadata", searches, 2_000, GOAL_SEARCH),
-        ("full text, two words", full_texts, 2_000, GOAL_SEARCH),
+    for (name, operations, count, goal) in [
+        ("get by id", gets, scale.postgres_gets, GOAL_ENTRY),
+        (
+            "search by metadata",
+            searches,
+            scale.postgres_searches,
+            GOAL_SEARCH,
+        ),
+        (
+            "full text, two words",
+            full_texts,
+            scale.postgres_searches,
+            GOAL_SEARCH,
+        ),
     ] {
         for operation in operations.iter().take(20) {
             let (raw, store) = (
@@ -155,16 +159,7 @@ async fn measure(
         }
         let cycled =
             move |_: &Bench, count: usize| operations.iter().cycle().take(count).cloned().collect();
-        compare(
-            bench,
-            report,
-            &sides,
-            name,
-            count(full),
-            goal,
-            Rc::new(cycled),
-        )
-        .await?;
+        compare(bench, report, &sides, name, count, goal, Rc::new(cycled)).await?;
     }
     let row = new_row(bench, 0, &stored);
     run_raw(&sides, &Operation::Store(Box::new(row.clone()))).await?;
@@ -183,7 +178,7 @@ async fn measure(
         report,
         &sides,
         "store",
-        count(3_200),
+        scale.postgres_stores,
         GOAL_ENTRY,
         Rc::new(fresh),
     )
@@ -569,8 +564,9 @@ async fn raw_next_id(url: &str) -> Result<i64> {
     Ok(row.try_get(0)?)
 }
 
-/// Checks that both sides write the same row for the same entry, except for the context keywords of hybrid search: the
-/// floor sets no weights on words and writes no `context`, so the store does this additional work.
+/// Checks that both sides write the same row for the same entry, except for the checksum and the context keywords of
+/// hybrid search: the floor writes no `seal`, sets no weights on words and writes no `context`, so the store does this
+/// additional work.
 async fn same_last_row(urls: &[String; 2]) -> Result<()> {
     let mut rows = Vec::new();
     for url in urls {
@@ -612,11 +608,12 @@ async fn same_counts(urls: &[String; 2]) -> Result<()> {
     }
 }
 
-/// Replaces the name of the database in a PostgreSQL URL.
+/// Replaces the name of the database in a PostgreSQL URL. Its parameters stay.
 pub(super) fn with_database(url: &str, database: &str) -> String {
+    let (url, parameters) = url.split_at(url.find('?').unwrap_or(url.len()));
     let authority = url.find("://").map_or(0, |at| at + 3);
     let end = url[authority..]
         .find('/')
         .map_or(url.len(), |at| authority + at);
-    format!("{}/{database}", &url[..end])
+    format!("{}/{database}{parameters}", &url[..end])
 }

@@ -142,7 +142,8 @@ async fn load(
     Ok((size - first) as f64 / seconds)
 }
 
-/// A query of three words: a frequent one, one that 1 to 3 % of the entries have, and a rare one.
+/// A query of three words: one that 6 to 33 % of the entries have, one that 0.7 to 2.5 % have, and one that at most
+/// 0.5 % have.
 fn query_text(bench: &Bench, n: u64) -> String {
     let rank = n as usize;
     let words = [20 + rank, 300 + 7 * rank, 3_000 + 31 * rank].map(|rank| bench.corpus.word(rank));

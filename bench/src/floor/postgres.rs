@@ -170,7 +170,8 @@ impl RawClient {
         })
     }
 
-    /// Stores an entry in one transaction, which writes the same rows as the service.
+    /// Stores an entry in one transaction, which writes the same rows as the service, but without checksums and context
+    /// keywords.
     ///
     /// # Errors
     /// An error of the server.

@@ -8,7 +8,7 @@ use context_text::{Analyzer, Language};
 use crate::Result;
 use crate::measure::Round;
 use crate::sqlite::{Bind, Connection, Row, Statement};
-use crate::transport::{FULL_TEXT_LIMIT, Operation, Query, SEARCH_LIMIT};
+use crate::transport::{FULL_TEXT_LIMIT, Operation, Query, SEARCH_LIMIT, THREAD_LIMIT};
 use crate::usage::CpuTimes;
 
 /// Maximum number of ranked matches, as in the service.
@@ -78,7 +78,9 @@ impl ReadFloor {
             full_text: db.prepare(&format!(
                 "SELECT rowid, match_score(fts_1, ?2, 0.0) FROM fts_1 WHERE fts_1 MATCH ?1 ORDER BY rowid DESC LIMIT {RANKING_CAP}"
             ))?,
-            threads: db.prepare("SELECT * FROM threads WHERE owner = 1 ORDER BY last_entry DESC, last_id DESC LIMIT 1000")?,
+            threads: db.prepare(&format!(
+                "SELECT * FROM threads WHERE owner = 1 ORDER BY last_entry DESC, last_id DESC LIMIT {THREAD_LIMIT}"
+            ))?,
             page_count: db.prepare("SELECT page_count FROM pragma_page_count")?,
             analyzer: Analyzer::new(Language::English),
         })

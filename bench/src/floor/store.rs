@@ -1,7 +1,7 @@
 //! The floor of storing: one thread, prepared statements, and the rows of a group in one durable transaction.
 //!
-//! It writes the same rows as the service, into a copy of the service's own database, so tables, indexes, full-text
-//! table and tokenizer are the same. It reads nothing, checks nothing and sends no replies.
+//! It writes the same rows as the service, but without checksums, into a copy of the service's own database. So tables,
+//! indexes, full-text table and tokenizer are the same. It reads nothing, checks nothing and sends no replies.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::path::Path;

@@ -110,9 +110,15 @@ impl Reply {
         }
     }
 
+    pub(super) fn threads(&self) -> Result<usize> {
+        match self {
+            Self::Threads(reply) => Ok(reply.threads.len()),
+            other => Err(format!("no threads: {other:?}").into()),
+        }
+    }
+
     pub(super) fn total(&self) -> Result<i64> {
         match self {
-            Self::Threads(reply) => Ok(reply.total_threads),
             Self::Statistics(reply) => Ok(reply.total_entries),
             other => Err(format!("no total: {other:?}").into()),
         }

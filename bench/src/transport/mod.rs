@@ -7,7 +7,9 @@ mod stdio;
 
 pub use grpc::Grpc;
 pub use http1::{Http1, Message};
-pub use operation::{FULL_TEXT_LIMIT, Operation, Query, Question, SEARCH_LIMIT, call, store};
+pub use operation::{
+    FULL_TEXT_LIMIT, Operation, Query, Question, SEARCH_LIMIT, THREAD_LIMIT, call, store,
+};
 pub use stdio::Stdio;
 
 use std::net::SocketAddr;
@@ -40,7 +42,7 @@ pub enum Request {
     Line(String),
 }
 
-/// A reply as received. Parsing JSON is not measured, because the benchmark does not use the content.
+/// A reply as received. Parsing JSON is not measured, because a benchmark is not a client.
 #[derive(Debug)]
 pub enum Reply {
     /// A typed message, decoded by tonic.
@@ -174,20 +176,30 @@ impl Reply {
         }
     }
 
-    /// `total_threads` or `total_entries`.
+    /// The number of returned threads.
+    ///
+    /// # Errors
+    /// The reply is of another kind.
+    pub fn threads(&self) -> Result<usize> {
+        match self {
+            Self::Grpc(reply) => reply.threads(),
+            _ => self.json()?["threads"]
+                .as_array()
+                .map(Vec::len)
+                .ok_or_else(|| "no threads".into()),
+        }
+    }
+
+    /// `total_entries`.
     ///
     /// # Errors
     /// The reply is of another kind.
     pub fn total(&self) -> Result<i64> {
         match self {
             Self::Grpc(reply) => reply.total(),
-            _ => {
-                let json = self.json()?;
-                let total = json["total_threads"]
-                    .as_i64()
-                    .or_else(|| json["total_entries"].as_i64());
-                total.ok_or_else(|| "no total".into())
-            }
+            _ => self.json()?["total_entries"]
+                .as_i64()
+                .ok_or_else(|| "no total_entries".into()),
         }
     }
 }

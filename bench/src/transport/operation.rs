@@ -57,6 +57,8 @@ pub struct Question {
 pub const SEARCH_LIMIT: i64 = 30;
 /// Number of results of a full-text search: the default of fts_search_context.
 pub const FULL_TEXT_LIMIT: i64 = 5;
+/// Number of threads of list_threads: the default of gRPC and REST. That of MCP is 50.
+pub const THREAD_LIMIT: i64 = 1000;
 
 impl Operation {
     pub(super) fn grpc(&self) -> grpc::Message {
@@ -168,7 +170,8 @@ impl Operation {
             }
             Self::FullText(query) => json!({"query": query}),
             Self::Semantic(question) | Self::Hybrid(question) => question.arguments(),
-            Self::Threads | Self::Statistics => json!({}),
+            Self::Threads => json!({"limit": THREAD_LIMIT}),
+            Self::Statistics => json!({}),
         }
     }
 }

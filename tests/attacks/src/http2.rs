@@ -166,6 +166,15 @@ impl Stream {
         Ok(status)
     }
 
+    /// Whether the head that was read begins a reply with content. A refused gRPC call also has status 200, but its head
+    /// has a `grpc-status`.
+    #[must_use]
+    pub fn is_accepted(&self) -> bool {
+        self.head.as_ref().is_some_and(|head| {
+            head.status() == http::StatusCode::OK && !head.headers().contains_key("grpc-status")
+        })
+    }
+
     /// Waits for the gRPC status of the reply.
     ///
     /// # Panics

@@ -1,7 +1,7 @@
 //! Attacks on the real binaries: without a key, with a key that may only read, and as another owner.
 //!
-//! Each test starts its own process, attacks it, and checks that another owner is still served and that memory stays
-//! within its limit. [`Target`] is the attacked service.
+//! Each test starts and attacks processes of its own. Tests of load check that another owner is still served, or that
+//! memory stays within its limit. [`Target`] is the attacked service of most of them.
 
 mod client;
 pub mod http2;
@@ -10,5 +10,5 @@ pub mod target;
 mod watch;
 
 pub use client::client;
-pub use target::Target;
+pub use target::{BOUND_KIB, Target};
 pub use watch::{highest, passed};

@@ -13,6 +13,10 @@ use crate::keys::{key_of, operate};
 /// How long a request may take.
 const REPLY_WITHIN: Duration = Duration::from_secs(20);
 
+/// Memory that a service of [`Target::with_small_budget`] may use above its idle level, in KiB: the effective budget,
+/// which is twice the largest message (64 MiB) and a reserve of 4 MiB, and 64 MiB more.
+pub const BOUND_KIB: u64 = (2 * 64 + 4 + 64) * 1024;
+
 /// A service with `AUTH=keys`, the attacker's owner, and another owner whom the attack must not affect.
 pub struct Target {
     /// The service's directory and settings.
@@ -64,6 +68,18 @@ impl Target {
             .as_i64()
             .expect("an id");
         target
+    }
+
+    /// Like [`start`](Self::start), with the smallest memory budget for requests and replies.
+    ///
+    /// # Panics
+    /// The service does not start.
+    pub async fn with_small_budget() -> Self {
+        Self::start(&[
+            ("CONTEXT_REQUEST_MEMORY_MB", "64"),
+            ("MAX_TOTAL_SIZE_MB", "20"),
+        ])
+        .await
     }
 
     /// Creates another key over the Unix socket.

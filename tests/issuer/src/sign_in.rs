@@ -1,4 +1,4 @@
-//! Signing people in. Every request is signed in at once, without a password.
+//! Signing people in. Every valid request to sign in succeeds at once, without a password.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -48,9 +48,9 @@ pub(crate) async fn authorize(
         && is("client_id", &sign_in.client)
         && is("redirect_uri", &sign_in.redirect)
         && is("code_challenge_method", "S256")
-        && parameters["scope"]
-            .split(' ')
-            .any(|scope| scope == "openid");
+        && parameters
+            .get("scope")
+            .is_some_and(|scopes| scopes.split(' ').any(|scope| scope == "openid"));
     let (Some(client_state), Some(challenge), Some(nonce), true) = (
         parameters.get("state"),
         parameters.get("code_challenge"),
@@ -61,7 +61,7 @@ pub(crate) async fn authorize(
     };
     let code = format!("code-{}", codes.len());
     codes.insert(code.clone(), (challenge.clone(), nonce.clone()));
-    // State and challenge are base64 for URLs, so nothing in them needs an escape.
+    // The page's state is base64 for URLs, so nothing in it needs an escape.
     let target = format!("{}?code={code}&state={client_state}", sign_in.redirect);
     (StatusCode::FOUND, [(header::LOCATION, target)]).into_response()
 }

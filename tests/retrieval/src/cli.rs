@@ -38,10 +38,10 @@ pub struct Cli {
     /// Where to run the searches; the results are the same everywhere
     #[arg(long, value_enum, default_value = "in-process")]
     pub over: Transport,
-    /// Skip searches with reranking, which take the longest
+    /// In the table of one set: skip searches with reranking, which take the longest
     #[arg(long)]
     pub without_reranking: bool,
-    /// Run only the searches with this text in their name; may be given several times
+    /// In the table of one set: run only the searches with this text in their name; may be given several times
     #[arg(long, value_name = "TEXT")]
     pub only: Vec<String>,
     /// Same as the service's setting RERANK_BUDGET_MS, but high enough by default that every candidate is encoded
@@ -56,7 +56,7 @@ pub struct Cli {
     /// An empty PostgreSQL database to use instead of an SQLite file; the entries stay in it
     #[arg(long, value_name = "URL")]
     pub postgres: Option<String>,
-    /// Search all threads, even when a question names one
+    /// In the table of one set and in the summary: search all threads, even when a question names one
     #[arg(long)]
     pub all_threads: bool,
     /// Same as the service's setting

@@ -2,8 +2,8 @@
 //!
 //! It reads entries and questions with their relevant entries (`data/README.md` describes the format), stores the
 //! entries in a new database, runs every question with every search, and prints a table. Searches run in this process,
-//! or over gRPC or MCP on services that it starts on that database, one for each combination of settings in the table.
-//! The entries are always stored in this process, because only its clock can be set.
+//! or over gRPC or MCP on a service on that database. It starts a new service when the settings change from one row of
+//! the table to the next. The entries are always stored in this process, because only its clock can be set.
 
 #![expect(
     clippy::disallowed_methods,
@@ -117,7 +117,8 @@ async fn rows(cli: &Cli, set: &Set, embedder: Option<&Arc<dyn Embedder>>) -> Res
             continue;
         }
         let mut backend = match open.take() {
-            Some((same, backend)) if same == setup => backend,
+            // With reranking each row begins with an empty cache of token vectors.
+            Some((same, backend)) if same == setup && setup.reranking == Switch::False => backend,
             other => {
                 if let Some((_, backend)) = other {
                     backend.close().await;

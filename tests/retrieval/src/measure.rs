@@ -1,4 +1,4 @@
-/// Means over all questions.
+/// Sums over all questions. They are shown as means.
 #[derive(Debug, Default)]
 pub struct Scores {
     questions: f64,

@@ -63,8 +63,8 @@ impl Home {
         self.path().join("service.sock")
     }
 
-    /// A command with these settings, without the environment of the test run. It listens on a port that the system
-    /// chooses. Its process is killed when the test ends, also when it panics or is killed.
+    /// A command with these settings, and `PATH` alone of the test run's environment. It listens on a port that the
+    /// system chooses. Its process is killed when the test ends, also when the test panics or is killed.
     #[must_use]
     pub fn command(&self, name: &str) -> Command {
         self.command_at(&binary(name))

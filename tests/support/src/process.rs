@@ -157,8 +157,8 @@ impl Drop for Process {
     }
 }
 
-/// Makes the command's process receive this signal when the test ends, also when it panics or is killed. Must be called
-/// last, because changing the user undoes it.
+/// Makes the command's process receive this signal when the test ends, also when it panics or is killed. The signal is
+/// set after [`Command`] has changed the user, which would undo it (prctl(2), PR_SET_PDEATHSIG).
 pub fn end_with_test(command: &mut Command, signal: Signal) {
     // SAFETY: prctl is one system call, allocates nothing and takes no lock.
     unsafe {

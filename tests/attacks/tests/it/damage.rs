@@ -153,7 +153,7 @@ fn positions(file: &[u8], bytes: &[u8]) -> Vec<usize> {
     found
 }
 
-/// Flips a bit in every occurrence of these bytes, at this offset.
+/// Flips the bits of `mask` in the byte at this offset of every occurrence of these bytes.
 fn flip(file: &mut [u8], bytes: &[u8], offset: usize, mask: u8) {
     positions(file, bytes)
         .into_iter()
@@ -167,7 +167,8 @@ fn zero(file: &mut [u8], bytes: &[u8]) {
         .for_each(|at| file[at / PAGE * PAGE..(at / PAGE + 1) * PAGE].fill(0));
 }
 
-/// The leaf pages of an index, found by the first bytes of its pages.
+/// The positions of the leaf pages of all indexes. Their first byte is 10 (<https://sqlite.org/fileformat2.html>, section
+/// 1.6).
 fn index_leaves(file: &[u8]) -> Vec<usize> {
     file.chunks_exact(PAGE)
         .enumerate()

@@ -281,7 +281,7 @@ async fn one_database_file_under_two_names_has_one_owner() {
 /// A password that no output may contain, whichever setting it is in.
 const PASSWORD: &str = "hunter2";
 
-/// Sets all settings that are addresses to this URL, which contains the password.
+/// Sets the addresses of providers and of the issuer to this URL, which contains the password.
 fn set_addresses(command: &mut Command, url: &str) {
     let settings = [
         "OLLAMA_HOST",

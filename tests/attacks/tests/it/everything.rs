@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use context_attacks::Target;
 use context_attacks::http2::{self, Connection, Stream};
+use context_attacks::{BOUND_KIB, Target};
 use http::Request;
 use prost::Message as _;
 use serde_json::Value;
@@ -150,11 +150,7 @@ fn bomb_of_zeros() -> &'static [u8] {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_request_to_any_operation_keeps_another_owner_from_being_served() {
-    let target = Target::start(&[
-        ("CONTEXT_REQUEST_MEMORY_MB", "64"),
-        ("MAX_TOTAL_SIZE_MB", "20"),
-    ])
-    .await;
+    let target = Target::with_small_budget().await;
     let idle = target.anonymous_kib();
     let calls = calls();
     assert!(calls.len() > 60, "{}", calls.len());
@@ -194,6 +190,5 @@ async fn no_request_to_any_operation_keeps_another_owner_from_being_served() {
         }
     }
     target.assert_bystander_is_served("afterwards").await;
-    let bound = (2 * 64 + 4 + 64) * 1024;
-    assert!(highest < bound, "{highest} KiB");
+    assert!(highest < BOUND_KIB, "{highest} KiB");
 }

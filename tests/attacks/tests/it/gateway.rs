@@ -210,6 +210,8 @@ async fn http2_bodies_without_an_end_are_held_within_the_budget() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn replies_that_no_client_reads_are_bounded_and_others_are_served() {
     const READERS: usize = 30;
+    /// More than a rejection has.
+    const BEGINNING: u64 = 64 * 1024;
     let target = Target::start(&[("MAX_TOTAL_SIZE_MB", "40")]).await;
     let data = "A".repeat(4 * 1024 * 1024);
     let mut ids = Vec::new();
@@ -235,22 +237,28 @@ async fn replies_that_no_client_reads_are_bounded_and_others_are_served() {
     assert_served(&gateway, &target.bystander_key, &list).await;
     let idle = gateway.anonymous_kib();
     let answered = Arc::new(AtomicUsize::new(0));
+    let large = Arc::new(AtomicUsize::new(0));
     let mut readers = Vec::new();
     for _ in 0..READERS {
-        let (address, request, answered) = (
+        let (address, request, answered, large) = (
             gateway.address(),
             head(
                 Some(&target.read_key),
-                &format!("content-length: {}", get.len()),
+                &format!("connection: close\r\ncontent-length: {}", get.len()),
             ) + &get,
             answered.clone(),
+            large.clone(),
         );
         readers.push(tokio::spawn(async move {
             let mut stream = TcpStream::connect(address).await.unwrap();
             stream.write_all(request.as_bytes()).await.unwrap();
-            // Reads only the beginning of the reply.
-            let mut start = [0; 12];
-            stream.read_exact(&mut start).await.unwrap();
+            // Reads only the beginning of the reply. The gateway closes the connection after a rejection.
+            let mut beginning = Vec::new();
+            let mut limited = (&mut stream).take(BEGINNING);
+            let read = limited.read_to_end(&mut beginning).await;
+            if read.is_ok_and(|read| read as u64 == BEGINNING) {
+                large.fetch_add(1, Ordering::Relaxed);
+            }
             answered.fetch_add(1, Ordering::Relaxed);
             stream
         }));
@@ -260,6 +268,10 @@ async fn replies_that_no_client_reads_are_bounded_and_others_are_served() {
         || answered.load(Ordering::Relaxed) == READERS,
     )
     .await;
+    assert!(
+        large.load(Ordering::Relaxed) > 0,
+        "no reader got a large reply"
+    );
     eprintln!(
         "held at most {} MiB of {} MiB",
         (most - idle) / 1024,
