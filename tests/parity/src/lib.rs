@@ -99,7 +99,7 @@ impl Client {
     /// The text of a tool's reply, unchanged.
     ///
     /// # Panics
-    /// If it is not a client on stdio.
+    /// If it is not a client on stdio, or if the reply has no text.
     pub async fn text(&mut self, tool: &str, arguments: &Value) -> String {
         let Self::McpStdio(client) = self else {
             panic!("only tools have texts");
