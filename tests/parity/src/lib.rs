@@ -2,8 +2,8 @@
 //!
 //! Each client gets its own fresh database and processes, and makes the same calls in the same order. It skips the
 //! steps that it cannot express ([`Step`]). The [`Answer`]s must be equal key by key, except for values that depend on
-//! the time or the machine, for generated values ([`Names`]), and for what MCP leaves out ([`Brief`]). The scenario says
-//! what they must contain.
+//! the time or the machine, for generated values ([`Names`]), and for what MCP leaves out ([`Brief`]). The scenario
+//! says what they must contain.
 
 mod answer;
 mod brief;

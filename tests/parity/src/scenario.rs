@@ -28,12 +28,12 @@ pub struct Step {
     /// What the error must contain: any of `error`, `reason` and `violations`.
     #[serde(default)]
     pub fails: Option<Value>,
-    /// Strings of the reply that the service of each client generates: a name, which later steps use as `$name`, and the
-    /// reply's key.
+    /// Strings of the reply that the service of each client generates: a name, which later steps use as `$name`, and
+    /// the reply's key.
     #[serde(default)]
     pub saves: BTreeMap<String, String>,
-    /// The request has a value of the wrong type or an unknown parameter. gRPC cannot express it, so its client skips the
-    /// step.
+    /// The request has a value of the wrong type or an unknown parameter. gRPC cannot express it, so its client skips
+    /// the step.
     #[serde(default)]
     pub json_only: bool,
     /// The step uses a parameter that the MCP tool does not have, so the MCP clients skip it.
