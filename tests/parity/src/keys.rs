@@ -1,4 +1,4 @@
-//! A service that requires keys, and gateways to it.
+//! A service that authenticates its callers, and gateways to it.
 
 use std::net::SocketAddr;
 
@@ -15,7 +15,7 @@ use crate::mcp::{Http, Stdio, post};
 use crate::process::{Service, Storage};
 use crate::rest::Rest;
 
-/// A service that requires a key for every operation.
+/// A service that requires a key for every operation. With `AUTH=oidc` it accepts tokens too.
 pub struct KeyedService {
     service: Service,
 }
@@ -178,7 +178,7 @@ impl KeyedService {
     }
 }
 
-/// A gateway over HTTP that requires keys of its callers.
+/// A gateway over HTTP that authenticates its callers.
 pub struct Gateway {
     /// The address it listens on.
     pub address: SocketAddr,
@@ -293,7 +293,7 @@ impl Gateway {
             .collect()
     }
 
-    /// Gets a page without credentials.
+    /// Gets a JSON document without credentials.
     pub async fn get(&self, path: &str) -> Value {
         let reply = Request::get(self.address, path).send().await;
         assert!(reply.status.is_success(), "{path}: {}", reply.status);

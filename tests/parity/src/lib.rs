@@ -1,8 +1,9 @@
 //! Runs one scenario through every client of a running service: gRPC, REST, MCP over HTTP and MCP over stdio.
 //!
-//! Each client gets its own fresh database and processes, and makes the same calls in the same order. The [`Answer`]s
-//! must be equal key by key, except for times and for what MCP leaves out ([`Brief`]). The scenario says what they must
-//! contain.
+//! Each client gets its own fresh database and processes, and makes the same calls in the same order. It skips the
+//! steps that it cannot express ([`Step`]). The [`Answer`]s must be equal key by key, except for values that depend on
+//! the time or the machine, for generated values ([`Names`]), and for what MCP leaves out ([`Brief`]). The scenario
+//! says what they must contain.
 
 mod answer;
 mod brief;
@@ -98,7 +99,7 @@ impl Client {
     /// The text of a tool's reply, unchanged.
     ///
     /// # Panics
-    /// If it is not a client on stdio.
+    /// If it is not a client on stdio, or if the reply has no text.
     pub async fn text(&mut self, tool: &str, arguments: &Value) -> String {
         let Self::McpStdio(client) = self else {
             panic!("only tools have texts");

@@ -20,8 +20,10 @@ impl Names {
     /// Replaces names by their generated values.
     #[must_use]
     pub fn resolve(&self, value: &Value) -> Value {
+        // In reverse order, `$cursor2` comes before `$cursor`, which it begins with.
         self.0
             .iter()
+            .rev()
             .fold(value.clone(), |value, (name, generated)| {
                 replaced(value, name, generated)
             })

@@ -19,7 +19,8 @@ pub enum Storage {
 pub(crate) struct Service {
     process: Process,
     pub(crate) home: Home,
-    /// The settings that a gateway needs to find the service.
+    /// The settings for commands and gateways of this service: its database, and those that [`Self::start_on`] was
+    /// given. Empty after [`Self::start_with`].
     pub(crate) settings: Vec<(&'static str, String)>,
     _database: Option<TestDatabase>,
 }

@@ -21,17 +21,19 @@ pub struct Step {
     /// Its arguments.
     #[serde(default)]
     pub with: Value,
-    /// What the reply must contain. Objects must have the given keys; lists and other values must be equal.
+    /// What the reply must contain. Objects must have the given keys, and lists the given number of items. Their values
+    /// are compared in the same way. All other values must be equal.
     #[serde(default)]
     pub gives: Option<Value>,
     /// What the error must contain: any of `error`, `reason` and `violations`.
     #[serde(default)]
     pub fails: Option<Value>,
-    /// Strings of the reply that each client generates for itself: a name, which later steps use as `$name`, and the
-    /// reply's key.
+    /// Strings of the reply that the service of each client generates: a name, which later steps use as `$name`, and
+    /// the reply's key.
     #[serde(default)]
     pub saves: BTreeMap<String, String>,
-    /// The request has a value of the wrong type. gRPC cannot express it, so its client skips the step.
+    /// The request has a value of the wrong type or an unknown parameter. gRPC cannot express it, so its client skips
+    /// the step.
     #[serde(default)]
     pub json_only: bool,
     /// The step uses a parameter that the MCP tool does not have, so the MCP clients skip it.
@@ -39,7 +41,8 @@ pub struct Step {
     pub no_tool: bool,
 }
 
-/// Replaces `{"repeat": "x", "times": 3}` by `"xxx"`, so that a scenario can hold long texts.
+/// Replaces `{"repeat": "x", "times": 3}` by `"xxx"`, so that a scenario can hold long texts. Other values than strings
+/// become a list: `{"repeat": 7, "times": 3}` becomes `[7, 7, 7]`.
 #[must_use]
 pub fn substitute(value: &Value) -> Value {
     match value {

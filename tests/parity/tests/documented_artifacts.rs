@@ -1,5 +1,5 @@
-//! Calls the documented examples of the artifact tools over MCP. Results must have the same keys with the same types,
-//! and error sentences must be equal byte for byte.
+//! Calls the documented examples of the artifact tools over MCP. Results must have all keys of the examples, with
+//! values of the same types. Error sentences must be equal byte for byte.
 
 use context_parity::{Answer, Client};
 use serde_json::{Value, json};

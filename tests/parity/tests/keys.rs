@@ -1,4 +1,5 @@
-//! Keys through the gateway: 401 and 403 for HTTP clients, and the documented sentences on stdio.
+//! Keys through the gateway: 401 and 403 for HTTP clients, and the documented sentences on stdio. No transport reveals
+//! content of another owner.
 
 use std::time::Duration;
 
@@ -62,7 +63,7 @@ async fn every_tool_is_guarded_over_http() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_tool_is_guarded_over_http_on_postgresql() {
-    if context_test_postgres::TestDatabase::empty().await.is_some() {
+    if context_test_postgres::server().is_some() {
         check_that_tools_are_guarded(Storage::Postgres).await;
     }
 }
@@ -253,7 +254,7 @@ async fn other_owners_are_invisible(storage: Storage) {
     let Answer::Ok(made) = me
         .call(
             "create_artifact",
-            &json!({"title": "Canary", "content": "canary"}),
+            &json!({"title": "Canary", "content": "canary", "path": "/canary"}),
         )
         .await
     else {
@@ -305,7 +306,10 @@ async fn other_owners_are_invisible(storage: Storage) {
     else {
         panic!("the owner may read")
     };
-    assert!(found.to_string().contains("canary"), "{found}");
+    assert_eq!(
+        (&found["content"], &found["path"]),
+        (&json!("canary"), &json!("/canary"))
+    );
 }
 
 /// Replaces every artifact id except the one in the request, and cursors, which name the owner's feed.

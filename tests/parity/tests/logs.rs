@@ -1,4 +1,4 @@
-//! No process logs what callers send or store, at any level.
+//! No process logs what callers send or store, at any LOG_LEVEL: the tests log at DEBUG, which includes all others.
 
 use std::fs::File;
 

@@ -183,7 +183,7 @@ async fn run_scenario(storage: Storage) {
     }
     assert!(
         failures.is_empty(),
-        "{} of {} steps failed:\n{}",
+        "{} failures in {} steps:\n{}",
         failures.len(),
         scenario.steps.len(),
         failures.join("\n")

@@ -110,7 +110,7 @@ async fn typical_replies_are_short() {
         .await;
     let ids = json!({"context_ids": [THREADS + 1]});
     measured
-        .row("a text of 874 characters", "get_context_by_ids", ids)
+        .row("a text of 778 characters", "get_context_by_ids", ids)
         .await;
     let threads = measured
         .row("1 002 threads", "list_threads", json!({}))

@@ -280,7 +280,7 @@ async fn an_update_that_changes_nothing_makes_no_version(store: &dyn Store) {
     ] {
         let written = change(store, update, 1).await.expect("accepted");
         let created = StoredArtifact {
-            // A title that is given does not follow the content any more, which is no new version.
+            // A title that was given no longer follows the content. That alone makes no version.
             title_given: written.outcome.title_given,
             ..created.clone()
         };
@@ -486,7 +486,7 @@ async fn times_of_versions_grow(store: &dyn Store) {
 }
 behaviour!(times_of_versions_grow(store));
 
-/// All versions are deleted, and the id stays unknown.
+/// All versions are deleted. The id is then unknown.
 async fn a_deleted_artifact_is_gone(store: &dyn Store) {
     create(store, 1, "# One", 0).await;
     change(store, content(1, "# Two"), 1)

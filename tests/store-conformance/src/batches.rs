@@ -6,7 +6,7 @@ use context_store::{Store, StoreError};
 use crate::arrange::*;
 use crate::suite::behaviour;
 
-/// The error names the first bad item, and no other item is stored.
+/// The error names the first bad item, and no item is applied.
 async fn an_atomic_batch_is_all_or_nothing(store: &dyn Store) {
     let id = entry("x").tags(&["a"]).store(store, 0).await.id;
     let updates = vec![

@@ -153,7 +153,7 @@ async fn entries_of_a_batch_are_in_each_others_context_windows(store: &dyn Store
 }
 behaviour!(entries_of_a_batch_are_in_each_others_context_windows(store));
 
-/// The old words no longer find the entries after it, even if a request updates the entry more than once.
+/// An entry's old words no longer find the entries after it, even if a request updates it more than once.
 async fn an_update_takes_its_words_out_of_context_windows(store: &dyn Store) {
     let first = entry("apple").store(store, 0).await.id;
     entry("second").store(store, 1).await;

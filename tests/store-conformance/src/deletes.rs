@@ -186,7 +186,7 @@ async fn another_owner_cannot_delete(store: &dyn Store) {
 }
 behaviour!(another_owner_cannot_delete(store));
 
-/// The number of entries exceeds every batch size of the databases.
+/// Both databases delete at most 1 000 entries at a time.
 async fn many_are_deleted_at_once(store: &dyn Store) {
     for batch in 0..24 {
         let entries = (0..100)

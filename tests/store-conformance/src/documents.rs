@@ -99,7 +99,6 @@ async fn named(store: &dyn Store, documents: Vec<i64>) -> Vec<ArtifactId> {
     documents.iter().map(of).collect()
 }
 
-/// The condition that this metadata field has this value.
 fn parsed(filter: MetadataFilter) -> Vec<Condition> {
     let given = FilterInput {
         metadata_filters: Some(vec![filter]),
@@ -108,6 +107,7 @@ fn parsed(filter: MetadataFilter) -> Vec<Condition> {
     Filter::parse(given, &mut Violations::default()).conditions
 }
 
+/// The condition that this metadata field has this value.
 fn conditions(key: &str, value: Value) -> Vec<Condition> {
     comparison(key, "eq", value)
 }

@@ -176,7 +176,7 @@ async fn each_change_of_an_artifact_is_in_the_feed(store: &dyn Store) {
 }
 behaviour!(each_change_of_an_artifact_is_in_the_feed(store));
 
-/// The commit has more changes than one statement writes.
+/// A delete of 120 entries is one commit. Without a key, its changes have no key id.
 async fn a_large_commit_has_one_end(store: &dyn Store) {
     const ENTRIES: i64 = 120;
     for first in (0..ENTRIES).step_by(60) {

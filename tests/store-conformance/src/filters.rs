@@ -21,7 +21,7 @@ fn thread(name: &str) -> Option<ThreadId> {
     Some(ThreadId::from_stored(name.to_owned()))
 }
 
-/// The parts are thread, source, type, tags, metadata and dates.
+/// The parts are thread, the caller's threads, source, type, tags, metadata and dates.
 async fn every_part_of_a_filter_must_hold(store: &dyn Store) {
     entry("a")
         .tags(&["x"])

@@ -1,7 +1,7 @@
 //! The full-text index follows every write, in the same transaction.
 
 use context_model::{ContentType, Filter, Source, ThreadId};
-use context_store::{DocumentKind, FtsPage, FtsSearch, OwnerId, Page, Store};
+use context_store::{DeleteCriteria, DocumentKind, FtsPage, FtsSearch, OwnerId, Page, Store};
 use context_text::{Analyzer, Language, Mode, parse};
 
 use crate::arrange::*;
@@ -159,6 +159,12 @@ async fn a_deleted_entry_is_not_found(store: &dyn Store) {
     entry("apple pie").store(store, 1).await;
     delete_ids(store, &[id]).await;
     assert_eq!(found(store, "apple").await, ["apple pie"]);
+    let thread = DeleteCriteria {
+        threads: Some(vec![ThreadId::from_stored("t".to_owned())]),
+        ..DeleteCriteria::default()
+    };
+    assert_eq!(delete(store, thread).await, 1);
+    assert!(found(store, "apple").await.is_empty());
 }
 behaviour!(a_deleted_entry_is_not_found(store));
 
@@ -269,7 +275,7 @@ async fn scores_are_higher_for_better_matches(store: &dyn Store) {
 }
 behaviour!(scores_are_higher_for_better_matches(store));
 
-/// The rare word counts more (BM25) however many of the common words another entry has.
+/// One rare word counts more than two common ones (BM25).
 async fn a_rare_word_counts_more_than_common_ones(store: &dyn Store) {
     for thread in 0..30 {
         entry("fox bear")

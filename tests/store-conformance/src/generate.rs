@@ -14,7 +14,7 @@ use context_store::StoredEntry;
 use context_test_support::Random;
 use serde_json::{Value, json};
 
-/// Fields of the generated metadata. The first ones are indexed in half of the stores.
+/// Fields of the generated metadata. Some stores index the first [`INDEXED`] of them, the others none.
 pub const FIELDS: [&str; 8] = [
     "status",
     "n",
@@ -149,7 +149,7 @@ impl Pools {
         let mut ints: Vec<i64> = (0..4).map(|_| *random.pick(&INTS)).collect();
         ints.push(random.next().cast_signed());
         let mut floats: Vec<f64> = (0..4).map(|_| *random.pick(&FLOATS)).collect();
-        // Any finite double, and one close to another value.
+        // Any finite double, and the next larger one.
         let any = f64::from_bits(random.next());
         if any.is_finite() {
             floats.extend([any, any.next_up()].into_iter().filter(|f| f.is_finite()));
@@ -331,7 +331,8 @@ impl Pools {
         chars[from..to].iter().collect()
     }
 
-    /// Generates a filter with at least one condition of this kind and, less often, more conditions.
+    /// Generates a filter with a condition of this operator and kind. Some filters also have a second condition, of any
+    /// operator, or a thread, source, tags, content type, times or threads of the caller.
     pub fn filter(&self, random: &mut Random, operator: Operator, kind: Kind) -> Filter {
         let mut filter = Filter {
             conditions: vec![self.condition(random, operator, kind)],

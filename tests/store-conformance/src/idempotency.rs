@@ -6,7 +6,7 @@ use context_store::{DeleteCriteria, OwnerId, Store};
 use crate::arrange::*;
 use crate::suite::behaviour;
 
-/// Stores, updates and deletes are repeated, even when the entry has changed in between.
+/// A repeated store, update or delete changes nothing, even when the thread has a new entry since.
 async fn a_repeated_request_gets_the_first_outcome(store: &dyn Store) {
     let new = || vec![entry("x").0];
     let first = store
@@ -55,8 +55,8 @@ async fn a_repeated_request_gets_the_first_outcome(store: &dyn Store) {
 }
 behaviour!(a_repeated_request_gets_the_first_outcome(store));
 
-/// The items that were rejected before the write are part of the stored outcome, so a repetition that rejects other items,
-/// or sends none, gets the outcome of each item at its place.
+/// The stored outcome includes the items that were rejected before the write. So each item of a repeated request has
+/// its first outcome, even if other items were rejected before the write this time, or all of them.
 async fn a_repeated_batch_gets_the_items_that_were_rejected_before_it(store: &dyn Store) {
     let keyed = |seconds, rejected: &[usize]| {
         let mut options = with_key(seconds, "k", 1);

@@ -300,7 +300,7 @@ async fn an_erased_owner_has_nothing_left(store: &dyn Store) {
 }
 behaviour!(an_erased_owner_has_nothing_left(store));
 
-/// Neither work that ends after the owner was erased, nor a write that is rejected.
+/// Neither a rejected write nor work that ends after the owner was erased creates one.
 async fn only_a_write_that_succeeds_creates_an_owner(store: &dyn Store) {
     let (gone, new) = (OwnerId::new("gone"), OwnerId::new("new"));
     entry("words").store_for(store, &gone, 0).await;

@@ -91,7 +91,7 @@ behaviour!(a_sample_has_the_metadata_of_the_newest_matching_entries(
     store
 ));
 
-/// The first and the last microsecond of a day belong to it.
+/// A day begins at midnight UTC, with its first microsecond. The limit is the number of entries that are counted.
 async fn entries_are_counted_by_day_newest_first(store: &dyn Store) {
     let midnight = (START / DayCount::MICROS + 1) * DayCount::MICROS;
     let seconds = (midnight - START) / 1_000_000;

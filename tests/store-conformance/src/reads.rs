@@ -196,7 +196,7 @@ async fn what_a_page_holds_is_counted_before_it_is_loaded(store: &dyn Store) {
         assert_eq!(
             reason(searched),
             Reason::Overloaded,
-            "the memory holds neither both entries, nor the same entries a second time"
+            "both entries do not fit"
         );
     }
 }

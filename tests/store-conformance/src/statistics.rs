@@ -1,4 +1,4 @@
-//! Statistics, which are read without counting rows.
+//! Statistics: counts of an owner's entries, images and tags, and the size of the database.
 
 use context_model::{ContentTypeCounts, SourceCounts};
 use context_store::{OwnerId, Store, StoreStatistics};
@@ -92,7 +92,7 @@ async fn counts_follow_every_operation(store: &dyn Store) {
 }
 behaviour!(counts_follow_every_operation(store));
 
-/// Its list of threads is empty.
+/// The owner's list of threads is empty too.
 async fn an_owner_that_never_wrote_has_zeros(store: &dyn Store) {
     let found = statistics(store).await;
     assert_eq!(

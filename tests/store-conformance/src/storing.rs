@@ -7,7 +7,7 @@ use serde_json::json;
 use crate::arrange::*;
 use crate::suite::behaviour;
 
-/// Every field is read back, including images and their metadata.
+/// Every field is read back, including the image.
 async fn stored_entry_reads_back_equal(store: &dyn Store) {
     let given = entry("Grüße, 世界 🦀")
         .thread("Thread-1")
@@ -156,7 +156,7 @@ async fn a_clock_that_jumped_forward_pins_no_thread(store: &dyn Store) {
 behaviour!(a_clock_that_jumped_forward_pins_no_thread(store));
 
 /// After other deletes, the newest entry stays the newest. When it is deleted, the last one with a plausible time
-/// becomes the newest.
+/// becomes the newest. An entry with an implausible time does only if there is no other.
 async fn deletes_choose_the_newest_entry_despite_a_clock_that_jumped(store: &dyn Store) {
     let mut ids = Vec::new();
     for (text, seconds) in [

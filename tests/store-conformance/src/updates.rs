@@ -96,7 +96,7 @@ async fn empty_lists_clear_tags_and_images(store: &dyn Store) {
 }
 behaviour!(empty_lists_clear_tags_and_images(store));
 
-/// Version, revision and time grow even if the values stay the same, and even if the clock stands still.
+/// Version, revision and time grow even if the values stay the same, and even if the clock stands still or goes back.
 async fn every_update_counts(store: &dyn Store) {
     let id = entry("x").tags(&["a"]).store(store, 5).await.id;
     let mut last = get_one(store, id).await;

@@ -743,7 +743,7 @@ async fn with_model(
         .collect()
 }
 
-/// Searches use the current vectors until all vectors of the other model are stored.
+/// Searches use the current vectors until the move to the other model is finished.
 async fn a_move_gathers_beside_what_is_in_use_and_changes_at_once(store: &dyn Store) {
     let vectors = ready(store).await;
     let mut ids = Vec::new();

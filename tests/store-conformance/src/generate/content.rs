@@ -43,12 +43,12 @@ const WORDS: [&str; 24] = [
     "\u{10ffff}",
 ];
 
-/// The owners that [`fill`] writes for, in the order of their names.
+/// The owners that have content after [`fill`], in the order of their names.
 pub const OWNERS: [&str; 3] = ["default", "o'wner \"2\"", "öwner"];
 
 /// Fills an empty store with approximately this many entries, and with artifacts, keys, denials, idempotency keys and,
-/// if the store supports them, vectors. Some entries are then changed or deleted. The oldest changes are removed from
-/// the feed.
+/// if the store supports them, vectors. Some entries and artifacts are then changed or deleted. One more owner has no
+/// content. The oldest changes are removed from the feed.
 ///
 /// # Panics
 /// When the store rejects a call.
