@@ -1,7 +1,7 @@
 # Paths, messages and run-once installs for the scripts. Sourced, never run.
 
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
-# The tests install everything into this directory. It is git-ignored and safe to delete.
+# The tests install into this directory, Debian's packages apart. It is git-ignored and safe to delete.
 CACHE=${CONTEXT_TEST_CACHE:-$ROOT/.cache}
 mkdir -p "$CACHE"
 
