@@ -12,6 +12,9 @@ die() {
     exit 1
 }
 
+# An older bash takes an empty array for an unset variable, which `set -u` refuses. macOS has 3.2.
+((BASH_VERSINFO[0] * 100 + BASH_VERSINFO[1] >= 404)) || die "bash 4.4 or newer is needed; this is $BASH_VERSION"
+
 # fingerprint FILE... : prints one word that changes when any of the files changes.
 fingerprint() { cat "$@" | cksum | tr ' ' '-'; }
 

@@ -54,7 +54,10 @@ const AROUND = [
 
 export const CORPUS = AROUND.flatMap((around) => VECTORS.map(around));
 
-/** Stores all of them in entries and the metadata of images, some in artifacts. Returns the ids of entries with images. */
+/**
+ * Stores all of them in entries and in the metadata of images, and the first ones in artifacts. Returns the ids of the
+ * entries with images.
+ */
 export async function storeCorpus(rest, image) {
   for (let from = 0; from < CORPUS.length; from += 60) {
     const entries = CORPUS.slice(from, from + 60).map((text, i) => ({
