@@ -1,7 +1,7 @@
 # Paths, messages and run-once installs for the scripts. Sourced, never run.
 
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
-# The tests install everything into this directory. It is git-ignored and safe to delete.
+# The tests install into this directory, Debian's packages apart. It is git-ignored and safe to delete.
 CACHE=${CONTEXT_TEST_CACHE:-$ROOT/.cache}
 mkdir -p "$CACHE"
 
@@ -11,6 +11,9 @@ die() {
     say "error: $*"
     exit 1
 }
+
+# An older bash takes an empty array for an unset variable, which `set -u` refuses. macOS has 3.2.
+((BASH_VERSINFO[0] * 100 + BASH_VERSINFO[1] >= 404)) || die "bash 4.4 or newer is needed; this is $BASH_VERSION"
 
 # fingerprint FILE... : prints one word that changes when any of the files changes.
 fingerprint() { cat "$@" | cksum | tr ' ' '-'; }

@@ -2,6 +2,7 @@
 #
 #   debian_lists HOME SUITE           reads the package lists of that Debian into HOME
 #   debian_fetch HOME PACKAGE...      downloads these packages, without what they depend on, into HOME/root
+#   debian_unpack HOME SUITE PACKAGE...   both of the above
 #   apt_of HOME PROGRAM ARGUMENT...   runs apt with the lists of HOME
 #   debian_rootfs SUITE ARCHIVE       writes a root file system as a tar archive; needs root
 

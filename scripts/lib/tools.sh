@@ -44,8 +44,7 @@ install_python_packages() {
     rm -rf "$environment"
     if ! python3 -m venv "$environment" >"$CACHE/venv.log" 2>&1; then
         # Debian ships python3 without ensurepip.
-        if command -v apt-get >/dev/null && [[ $(id -u) == 0 ]]; then
-            apt-get install -y -qq python3-venv >&2 || apt-get update -qq && apt-get install -y -qq python3-venv >&2
+        if install_debian_packages python3-venv; then
             rm -rf "$environment"
             python3 -m venv "$environment" || return
         else

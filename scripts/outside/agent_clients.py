@@ -122,7 +122,7 @@ class Gemini:
         return fake_answers_api.serve(answer, log)
 
     def command(self, program, prompt, _port):
-        # In other modes a model that nobody watches is offered no tools of MCP servers.
+        # In other modes, the model of a run without a terminal is offered no tools of MCP servers.
         return [program, "--skip-trust", "--approval-mode", "yolo", "-p", prompt]
 
     def environment(self, port):

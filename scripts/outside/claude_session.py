@@ -1,5 +1,5 @@
 """Runs one Claude Code session against the gateway: store, search, get, update,
-delete, and mistakes in between. Each result is checked as the model sees it.
+delete, and a mistake in between. Each result is checked as the model sees it.
 
     claude_session.py CLAUDE NAME MCP_CONFIG SCRATCH
 

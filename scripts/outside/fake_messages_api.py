@@ -102,7 +102,7 @@ def events(model, block):
 
 def serve(script, log):
     """Starts the API on a free loopback port and returns the server. Writes the
-    body of each request to the `log` file, as one line."""
+    path and the body of each POST request to the `log` file, as one line."""
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"

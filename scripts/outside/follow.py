@@ -231,7 +231,7 @@ def walk(service, follower, rng):
     writer.wait_for_writes(40)
     service.restart(signal.SIGTERM)
     writer.wait_for_writes(40)
-    # A new copy, whose snapshot is cut when the service is killed during it, and written to.
+    # A new copy. During its snapshot entries are written, and the service is killed.
     follower.kill()
     follower.delete_copy()
     follower.start()

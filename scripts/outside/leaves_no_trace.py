@@ -5,7 +5,7 @@ same files, except for what the client itself writes differently each time.
     leaves_no_trace.py AGENT PROGRAM GATEWAY SCRATCH
 
 See remembers.py for the arguments. HOME must point to an empty directory. Both runs
-have it, because clients write its path into their files.
+use the same path for it, because clients write the path into their files.
 """
 
 import json

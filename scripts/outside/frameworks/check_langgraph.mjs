@@ -20,7 +20,7 @@ const service = connect(url);
 const storeOf = (options) => new ContextStore(service, { root: `langgraph-${randomUUID()}`, ...options });
 const keysOf = (items) => items.map((item) => item.key).sort();
 
-// --- The example of LangGraph's documentation of long-term memory, with a model that is a function.
+// --- The example of LangGraph's documentation of long-term memory, without a model: its node stores or searches.
 
 const State = Annotation.Root({ said: Annotation, answer: Annotation });
 
@@ -44,7 +44,7 @@ async function aGraphRemembersAcrossRuns() {
   for (const [user, said] of [["1", "My name is Bob"], ["1", "I keep two llamas in the garden"], ["2", "I keep one parrot"]]) {
     await remembering.invoke({ said }, { configurable: { user } });
   }
-  // Another process has the same memory, and each user has their own.
+  // A second store with the same root has the same memory, and each user has their own.
   const recalling = graphWith(new ContextStore(connect(url), { root }), recall);
   const answer = async (said, user) => (await recalling.invoke({ said }, { configurable: { user } })).answer;
   assert.equal((await answer("llamas garden", "1")).split("\n")[0], "I keep two llamas in the garden");
@@ -142,8 +142,8 @@ function shown(result) {
 }
 
 /**
- * The results of InMemoryStore, without its namespaces that have no items: it lists each that was ever written. Reads
- * are shown before the writes of the batch, which change the very items that it has returned.
+ * The results of InMemoryStore. Empty namespaces are removed first, because InMemoryStore lists every namespace that
+ * was ever written. Reads are shown before the writes of the batch, because the writes change the returned items.
  */
 async function inMemory(store, operations) {
   for (const [namespace, items] of store.data) if (items.size === 0) store.data.delete(namespace);

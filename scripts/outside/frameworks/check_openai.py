@@ -72,7 +72,7 @@ async def a_conversation_is_remembered(service):
     assert [item.get("content") for item in given[1]][0] == "What city is the Golden Gate Bridge in?", given[1]
     items = await session.get_items()
     assert items == await theirs.get_items() and len(items) == 12, items
-    # Another process continues the session.
+    # A second session object with the same id, on another connection, continues the session.
     later = ContextSession(session.session_id, Service(sys.argv[1]))
     model = Scripted(says("Yes"))
     await Runner.run(Agent(name="Assistant", model=model), "Still there?", session=later)

@@ -35,7 +35,7 @@ def malformed(rng, request_id):
         return mutations.to_bytes({**message, "params": params}), modern
     if kind < 0.65:
         method = rng.choice(METHODS)
-        params = mutations.spoil_value(rng, {"_meta": META, "uri": "ctx://entry/1", "name": "x", "cursor": "y", "arguments": {"a": "b"}, "protocolVersion": "2025-11-25"})
+        params = mutations.spoil_value(rng, {"_meta": META, "uri": "context://entries/1", "name": "x", "cursor": "y", "arguments": {"a": "b"}, "protocolVersion": "2025-11-25"})
         return mutations.to_bytes({"jsonrpc": "2.0", "id": request_id, "method": method, "params": params}), modern
     if kind < 0.75:
         return mutations.to_bytes({**message, "id": rng.choice(IDS)}), modern

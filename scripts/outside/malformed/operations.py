@@ -1,4 +1,4 @@
-"""A valid request of each operation, which the mutations change."""
+"""A valid request of each tool of the default set and of most REST routes, which the mutations change."""
 
 FILTERS = {
     "thread_id": "malformed",

@@ -25,17 +25,18 @@ export async function ownService(program, flagsFor = () => []) {
   const { EMBEDDING_MODEL_PATH: _model, ...env } = process.env;
   const flags = await flagsFor(url);
   let child;
+  const hasEnded = () => child.exitCode !== null || child.signalCode !== null;
   const start = async () => {
     child = spawn(program, ["--listen", address, "--db-path", join(folder, "context.db"), "--socket", join(folder, "service.sock"), ...flags], { env, stdio: "ignore" });
     for (;;) {
-      if (child.exitCode !== null) throw new Error(`the service ended with ${child.exitCode}`);
+      if (hasEnded()) throw new Error(`the service ended with ${child.exitCode ?? child.signalCode}`);
       const ready = await fetch(`${url}/readyz`).then((reply) => reply.ok, () => false);
       if (ready) return;
       await new Promise((resolve) => setTimeout(resolve, 50));
     }
   };
   const stop = async () => {
-    if (child.exitCode !== null) return;
+    if (hasEnded()) return;
     const ended = new Promise((resolve) => child.once("exit", resolve));
     child.kill("SIGTERM");
     await ended;

@@ -873,7 +873,7 @@ async function showTheCorpus(base) {
   const page = await visit(base);
   await page.goto(`${base}/#/activity`);
   await page.locator(".entry").first().waitFor();
-  // Its artifacts come last, and one by one: the list shows what the stream brought.
+  // Its artifacts come one by one, after the batches of entries: the list shows what the stream brought.
   const images = await storeCorpus(rest, picture(40, 40));
   await page.locator(".entry.line a", { hasText: "ran()" }).first().waitFor();
   assert.deepEqual(await page.evaluate(suspects), [], "activity, live");

@@ -54,7 +54,10 @@ const AROUND = [
 
 export const CORPUS = AROUND.flatMap((around) => VECTORS.map(around));
 
-/** Stores each of them everywhere a text can be stored. */
+/**
+ * Stores all of them in entries and in the metadata of images, and the first ones in artifacts. Returns the ids of the
+ * entries with images.
+ */
 export async function storeCorpus(rest, image) {
   for (let from = 0; from < CORPUS.length; from += 60) {
     const entries = CORPUS.slice(from, from + 60).map((text, i) => ({

@@ -16,7 +16,7 @@ use crate::client::Client;
 use crate::content::Content;
 use crate::ledger::{Acknowledged, Attempt, Ledger};
 
-/// Approximate number of entries per writer. From this number on it deletes as often as it stores.
+/// Approximate maximum of entries per writer. A writer with this many stores nothing and deletes more often.
 const ENTRIES_PER_WRITER: usize = 20;
 
 /// Signals between the writers and the test.
@@ -429,7 +429,7 @@ fn unknown_entry(entry: &Entry) -> String {
     )
 }
 
-/// Differences between the counts of threads and statistics and the entries.
+/// Each count of the statistics and of the threads that differs from the number of stored entries it counts.
 async fn miscounts(client: &impl Client, stored: &BTreeMap<i64, Entry>) -> Vec<String> {
     let count =
         |test: &dyn Fn(&Entry) -> bool| stored.values().filter(|entry| test(entry)).count() as i64;

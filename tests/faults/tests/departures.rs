@@ -157,7 +157,7 @@ async fn slow_clients_do_not_stop_others() {
     let service = home.start().await;
     let address = service.address();
     let mut slow = Vec::new();
-    // Nothing, half a line, half a head, half an HTTP/2 preface, a head without its body.
+    // Nothing, half a line, half a head, half an HTTP/2 preface, a head and the first byte of its body.
     let starts = [
         "",
         "POST /v1/con",

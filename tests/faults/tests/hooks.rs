@@ -35,7 +35,7 @@ impl Hooks {
         }
     }
 
-    /// A project with this remote. Its path has the same name in each test.
+    /// A project in a directory of this name, whose remote has this name too.
     fn project(&self, name: &str) -> PathBuf {
         let root = self.home.path().join("projects").join(name);
         std::fs::create_dir_all(root.join(".git")).unwrap();
@@ -47,7 +47,7 @@ impl Hooks {
         root
     }
 
-    /// Fires a hook and returns what the agent gets. It must succeed in time.
+    /// Fires a hook and returns what the agent gets. The hook must end with status 0, and may write one line to stderr.
     async fn fire(&self, event: &str, input: Value) -> String {
         self.fire_with(event, input, &[]).await
     }
@@ -234,7 +234,7 @@ async fn what_one_session_says_the_next_one_recalls_once_and_no_other_project_do
     let shown = format!("{stored:?}");
     assert!(!shown.contains("pa55word"), "credentials of the remote");
 
-    // The brief of a new session has the decision and the change of another agent, and not those of other projects.
+    // The brief of a new session has the open threads and the decisions of its project, and none of other projects.
     hooks
         .fire("SessionEnd", json!({"session_id": "s2", "cwd": &app}))
         .await;

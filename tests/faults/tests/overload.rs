@@ -13,7 +13,7 @@ use context_test_support::{Home, wait_for};
 use serde_json::json;
 use tokio::task::JoinSet;
 
-/// A service with a short queue, whose writes may wait for any time.
+/// A service whose queue takes this many writes. They may wait for ten minutes.
 fn home(queue: usize) -> Home {
     Home::new()
         .with("SQLITE_WRITE_QUEUE", queue.to_string())
@@ -161,10 +161,10 @@ async fn memory_stays_bounded_while_large_writes_pile_up() {
             assert_eq!(error.reason, Reason::Overloaded, "{error:?}");
         }
     }
-    eprintln!("{before} KB before, {highest} KB at most");
+    eprintln!("{before} KiB before, {highest} KiB at most");
     assert!(
         highest < before + 400_000,
-        "64 MB of requests took {} KB",
+        "64 MB of requests took {} KiB",
         highest - before
     );
     client

@@ -1,4 +1,4 @@
-//! The power fails at a random write or sync. Unsynced data is lost, kept or torn at random.
+//! The power fails at a random write, truncation or sync. Unsynced data is lost, kept or torn at random.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -134,7 +134,7 @@ async fn a_creation_that_was_cut_short_anywhere_can_be_begun_again() {
             store.close().await;
         }
         if !disk.is_cut() {
-            eprintln!("{operation} writes and syncs make and close a database");
+            eprintln!("{operation} writes, truncations and syncs create and close a database");
             return;
         }
         let mut aftermath = Aftermath {

@@ -51,7 +51,7 @@ struct State {
     fault: Fault,
     /// Syncs succeed without effect, like with `synchronous=OFF`.
     ignores_sync: bool,
-    /// Number of writes and syncs until the power fails, and the random numbers for it.
+    /// Number of writes, truncations and syncs until the power fails, and the random numbers for it.
     cut_in: Option<(usize, Random)>,
     cut: Option<Cut>,
 }
@@ -67,7 +67,8 @@ impl Disk {
         self.lock().ignores_sync = ignore;
     }
 
-    /// Cuts the power at the `operations`-th write or sync from now. Nothing is written or synced after that.
+    /// Cuts the power at the `operations`-th write, truncation or sync from now. After that each of them fails, and so
+    /// does each deletion.
     pub fn cut_after(&self, operations: usize, random: Random) {
         self.lock().cut_in = Some((operations, random));
     }

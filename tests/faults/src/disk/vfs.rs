@@ -65,8 +65,8 @@ fn register() {
     }
 }
 
-/// The default VFS. The functions that were copied unchanged do not access the VFS they are given, except for `xOpen`,
-/// `xDelete`, `xAccess` and `xFullPathname`, which therefore receive the original.
+/// The default VFS. Its `xOpen`, `xDelete`, `xAccess` and `xFullPathname` access the VFS that they are given, so they
+/// receive this one. The functions that were copied unchanged receive ours, and do not access it.
 ///
 /// # Safety
 /// `vfs` must be ours.

@@ -35,9 +35,10 @@ pub struct Row {
     pub commit_end: Option<i64>,
 }
 
-/// The columns of a change in the feed, and in the audit log.
+/// The columns of a change in the feed. The type of the last one, which follows, has another name in each database.
 const FEED_COLUMNS: &str =
     "revision, at, operation, entity, entity_id, thread_id, version, source, CAST(commit_end AS ";
+/// The columns of a change in the audit log.
 const AUDIT_COLUMNS: &str =
     "revision, at, operation, entity, entity_id, thread_id, version, NULL, NULL";
 

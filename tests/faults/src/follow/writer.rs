@@ -99,7 +99,7 @@ impl Writer {
             .map(|_| self.entry())
             .collect();
         if !atomic {
-            // An item that is rejected, between items that are not.
+            // An item that is rejected, beside items that are not.
             entries[1]["text"] = json!(" ");
         }
         let body = json!({"entries": entries, "atomic": atomic});
