@@ -208,7 +208,8 @@ async fn each_call_is_one_request_that_carries_everything_over_every_revision_on
     for era in ERAS {
         let setup = setup(Credentials::Callers);
         let router = router(&setup);
-        // The gateway requests the service's features only before the first call.
+        // After the first call the gateway requests statistics itself, to learn which features are off. It does not
+        // when that call was `get_statistics`. Otherwise that request would be counted below.
         let statistics = era.request(
             1,
             "tools/call",
