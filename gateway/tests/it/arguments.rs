@@ -7,7 +7,8 @@ use serde_json::{Value, json};
 use crate::fake::{sample, setup};
 use crate::session::{ERAS, Era, Pipe, exchange, post, router, text};
 
-/// For each tool, the largest and the smallest set of arguments that the schema allows.
+/// For each tool, arguments with every parameter and arguments with few. `update_context` has `metadata_patch` in the
+/// first and `metadata` in the second, because the two exclude each other.
 fn corpus() -> Vec<(&'static str, Value, Value)> {
     let image = json!({"data": "AAECAw==", "mime_type": "image/jpeg", "metadata": {"w": 640}});
     let metadata = json!({"n": 9_007_199_254_740_993_i64, "f": 1.0, "null": null, "list": [1, "a", {"x": false}], "string": "[1]"});
@@ -208,7 +209,8 @@ async fn each_call_is_one_request_that_carries_everything_over_every_revision_on
     for era in ERAS {
         let setup = setup(Credentials::Callers);
         let router = router(&setup);
-        // The gateway requests the service's features only before the first call.
+        // After the first call the gateway requests statistics itself, to learn which features are off. It does not
+        // when that call was `get_statistics`. Otherwise that request would be counted below.
         let statistics = era.request(
             1,
             "tools/call",

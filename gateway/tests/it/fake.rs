@@ -51,7 +51,7 @@ pub enum Behaviour {
     /// Returns the sample reply.
     #[default]
     Respond,
-    /// Returns statistics with these features on or off: (fts, semantic, hybrid).
+    /// Returns the sample reply. Its statistics have these features on or off: (fts, semantic, hybrid).
     Features(bool, bool, bool),
     Fail(Status),
     /// Never responds.
@@ -263,7 +263,7 @@ pub const ARTIFACT: &str = "019aa3f0-c2b0-7d5e-8a4b-6c1d2e3f4a5b";
 const CREATED: &str = "2026-11-21T10:00:00.000001Z";
 const UPDATED: &str = "2026-11-21T10:00:00.000002Z";
 
-/// A sample reply to an operation, with every key that it can have.
+/// A sample reply to an operation, with most of the keys that it can have. Artifacts have no path.
 pub fn sample(operation: &str) -> Value {
     let entry = json!({"id": 42, "thread_id": "t", "source": "agent", "content_type": "multimodal", "text_content": "Ünïcode \u{1f600}",
         "summary": "", "metadata": {"a": {"b": [1, 2.5, null, true, "x"]}}, "tags": ["a", "b"], "created_at": "2026-11-21T10:00:00.000001Z",

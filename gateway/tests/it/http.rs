@@ -690,7 +690,7 @@ async fn silent_connections_make_way_for_those_that_ask() {
     }
     let mut active = tokio::net::TcpStream::connect(address).await.unwrap();
     assert!(get_hello(&mut active).await.unwrap().ends_with("hello"));
-    // The longest silent connections were closed to make room.
+    // The connection that had been silent longest was closed to make room.
     assert_eq!(silent[0].read(&mut [0]).await.unwrap_or(0), 0);
 }
 

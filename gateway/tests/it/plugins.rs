@@ -114,7 +114,7 @@ fn the_bundle_keeps_the_rules_of_agent_plugins_1_0() {
     }
 }
 
-/// A hook that the agent calls with the user's settings, with a fake service.
+/// Runs the plugin's hook, or else the one of the user's settings, at a prompt. Returns its stdout.
 fn fire(home: &Home, plugin: bool, backend: &str) -> String {
     let mut command = home.command_at(Path::new(env!("CARGO_BIN_EXE_context-gateway")));
     command.arg("hook").args(plugin.then_some("--plugin"));

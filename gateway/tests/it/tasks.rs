@@ -13,7 +13,8 @@ fn tasks(file: &str) -> Vec<Value> {
     serde_json::from_str(file).unwrap()
 }
 
-/// A value that a key accepts. `None` if the key wants no value, or describes it by a pattern.
+/// A value of the type that a key wants; for a pattern, some text that need not match it. `None` if the key wants the
+/// parameter to be absent.
 fn example(wanted: &Value) -> Option<Value> {
     match wanted {
         Value::Object(fields) => {

@@ -164,7 +164,7 @@ async fn a_damaged_file_is_reported_and_not_served() {
     store.close().await;
     let whole = std::fs::read(&path).unwrap();
 
-    // The middle of the file is overwritten, then its end is cut off.
+    // Everything after the first 20 pages is overwritten, and then cut off.
     let mut file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
     file.seek(std::io::SeekFrom::Start(20 * 4096)).unwrap();
     file.write_all(&vec![0xa5; whole.len() - 20 * 4096])

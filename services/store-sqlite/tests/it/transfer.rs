@@ -46,8 +46,8 @@ async fn filled(directory: &Path, entries: usize) -> PathBuf {
     path
 }
 
-/// Every row of every table except the full-text indexes, as text. Chunks are numbered in their order. The incarnation
-/// of an owner's feed is left out, because each database has its own.
+/// Every row of every table as text, except the full-text indexes and the tables of SQLite and of the migrations. The
+/// ids of chunks and the incarnations of owners' feeds are left out, because each database has its own.
 fn content(path: &Path) -> Vec<String> {
     #[derive(QueryableByName)]
     struct Line {
@@ -282,7 +282,7 @@ impl Target for Interrupted<'_> {
 async fn an_interrupted_migration_goes_on_wherever_it_stopped() {
     let directory = tempfile::tempdir().unwrap();
     let from = filled(directory.path(), 700).await;
-    let (to, mut copied) = (directory.path().join("to.db"), 0);
+    let to = directory.path().join("to.db");
     let mut stops = 0;
     let report = loop {
         let (mut source, mut target) = (source(&from).await.unwrap(), target(&to).await.unwrap());
@@ -301,13 +301,9 @@ async fn an_interrupted_migration_goes_on_wherever_it_stopped() {
             "{refused}"
         );
         stops += 1;
-        copied += 1;
         assert!(stops < 100, "it gets further each time");
     };
-    assert!(
-        stops > 10 && copied == stops && report.copied < 500,
-        "{report:?}"
-    );
+    assert!(stops > 10 && report.copied < 500, "{report:?}");
     assert_eq!(content(&from), content(&to));
 }
 
