@@ -742,8 +742,8 @@ async fn a_reader_who_was_shown_a_state_that_is_lost_must_read_everything_again(
     }
 }
 
-/// A snapshot that was begun before the database was replaced by an older copy would lack entries, and the changes after
-/// it would not have them.
+/// A snapshot begins, and the database is replaced by an older copy. If the stream continued, the snapshot would lack
+/// entries that no later change would bring.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_snapshot_whose_revision_is_lost_ends_with_resync() {
     let mut databases = vec![CopyableDatabase::on_file(

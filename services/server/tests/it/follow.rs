@@ -616,7 +616,7 @@ async fn a_copy_survives_kills_of_both_and_an_older_database_of_its_source() {
     );
     assert!(copy.terminate().await.success());
 
-    // No checksum is wrong, and migrate-data makes a database that can be written from the copy.
+    // No checksum is wrong. From the copy, migrate-data makes a database that accepts writes.
     let (code, _, stderr) = run(program(&copy_home).arg("verify"));
     assert_eq!(code, 0, "{stderr}");
     let own = Home::new();

@@ -1,4 +1,5 @@
-//! Tests of the service through its public interfaces. Each test starts a service on a free port.
+//! Tests of the service through its public interfaces. Most tests start a service on a free port, in the test's process
+//! (`service`) or as a program (`process`).
 
 mod changes;
 mod conditional;

@@ -1,4 +1,4 @@
-//! Two services on one PostgreSQL database.
+//! Two services on one PostgreSQL database, and settings with which a service does not start on it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

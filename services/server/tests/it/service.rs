@@ -21,7 +21,8 @@ pub struct Key {
     pub id: String,
 }
 
-/// A service with its own database. Both are removed when this value is dropped.
+/// A service that stops when this value is dropped. Its directory is then removed, with the SQLite database, unless
+/// flags name another database.
 pub struct Service {
     pub address: SocketAddr,
     pub grpc_address: Option<SocketAddr>,

@@ -302,7 +302,8 @@ async fn end_within_a_second(streams: [Events; 2]) {
     assert!(took < Duration::from_secs(1), "{took:?}");
 }
 
-/// The streams are idle while their keys are revoked, narrowed, or expire; on PostgreSQL through another service.
+/// The streams are idle while their keys are revoked, lose a scope, or expire. On PostgreSQL another service changes
+/// the keys.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_key_that_loses_its_rights_ends_its_streams_within_a_second() {
     for (service, database) in both(&["--auth=keys"]).await {
@@ -313,7 +314,7 @@ async fn a_key_that_loses_its_rights_ends_its_streams_within_a_second() {
         let elsewhere = other.as_ref().unwrap_or(&service);
         let manager = service.key("default", &["read", "write", "manage"]).await;
         let key = async || service.key("default", &["read", "write"]).await;
-        let (revoked, narrowed, expiring) = (key().await, key().await, key().await);
+        let (revoked, reduced, expiring) = (key().await, key().await, key().await);
         let stays = two_streams(&service, &manager).await;
 
         let streams = two_streams(&service, &revoked).await;
@@ -333,8 +334,8 @@ async fn a_key_that_loses_its_rights_ends_its_streams_within_a_second() {
                 .await;
             assert_eq!(reply.status, 200, "{}", reply.body);
         };
-        let streams = two_streams(&service, &narrowed).await;
-        change(&narrowed, json!({"scopes": ["write"]})).await;
+        let streams = two_streams(&service, &reduced).await;
+        change(&reduced, json!({"scopes": ["write"]})).await;
         end_within_a_second(streams).await;
 
         let streams = two_streams(&service, &expiring).await;
@@ -367,7 +368,7 @@ async fn a_key_that_loses_its_rights_ends_its_streams_within_a_second() {
     }
 }
 
-/// Two streams, a list of changes, and a list that waits, while another owner makes 10 000 changes.
+/// Two streams and lists of changes, while another owner makes 10 000 changes.
 #[tokio::test(flavor = "multi_thread")]
 async fn readers_see_no_change_of_another_owner() {
     const CANARY: &str = "canary";

@@ -1,5 +1,5 @@
-//! Tests of the PostgreSQL store through its public interface. Without a server they are skipped; see
-//! `context-test-postgres`.
+//! Tests of the PostgreSQL store through its public interface, of its schema and of its statements. Those that need a
+//! server are skipped without one; see `context-test-postgres`.
 
 mod arrange;
 mod availability;

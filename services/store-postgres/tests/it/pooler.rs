@@ -37,7 +37,7 @@ fn options(key: Option<String>) -> WriteOptions {
     }
 }
 
-/// The work of one of many clients: every kind of operation.
+/// The work of one of many clients: it stores, reads, updates and searches entries, and has an update rejected.
 async fn work(store: Arc<PostgresStore>, client: i64) {
     let owner = OwnerId::default();
     let page = Page {

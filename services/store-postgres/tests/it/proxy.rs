@@ -100,7 +100,7 @@ impl Proxy {
         self.shared.connections.load(Ordering::SeqCst)
     }
 
-    /// Number of statements sent to be parsed so far, except for those without parameters.
+    /// Number of `Parse` messages of the clients so far. Simple queries, such as `COMMIT`, have none.
     pub fn parsed(&self) -> usize {
         self.shared.parsed.load(Ordering::SeqCst)
     }

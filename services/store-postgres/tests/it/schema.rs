@@ -50,8 +50,8 @@ async fn the_tables_in_the_source_are_those_of_the_migrated_database() {
         return;
     };
     let _migrated = store(&database).await;
-    // Only raw SQL uses the tables of vectors, which exist only with pgvector, the schema's version, which is read
-    // before any table exists, and the columns of full-text search.
+    // What only raw SQL uses is left out: the tables of vectors (they exist only with pgvector), the schema's version
+    // (it is read before any table exists), and the columns of full-text search.
     let columns = "SELECT c.relname::text, a.attname::text, format_type(a.atttypid, a.atttypmod), NOT a.attnotnull \
                    FROM pg_catalog.pg_class AS c JOIN pg_catalog.pg_attribute AS a ON a.attrelid = c.oid \
                    WHERE c.relnamespace = 'context'::regnamespace AND c.relkind = 'r' AND a.attnum > 0 \

@@ -198,6 +198,6 @@ async fn writes_on_a_standby_are_rejected_without_new_connections() {
         let sessions = control.query(sessions, &[]).await.expect("listed");
         pids.extend(sessions.iter().map(|session| session.get::<_, i32>(0)));
     }
-    // A connection is replaced every five seconds at most.
+    // The store closes its connections and opens others at most once in five seconds.
     assert!(pids.len() < 20, "{} connections", pids.len());
 }

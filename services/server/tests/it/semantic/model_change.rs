@@ -289,7 +289,8 @@ async fn hybrid_search_uses_words_when_the_database_has_no_vectors_of_its_model_
     };
     let service = database.start(&named("first")).await;
     let stored = service.store("t", TEXTS[3]).await;
-    // The state of a service that was not restarted an hour after a change to another model.
+    // An hour after a change to another model, the vectors of the previous one are deleted. This service still uses the
+    // previous one.
     let server = database.server.as_ref().expect("a server");
     server
         .connect()

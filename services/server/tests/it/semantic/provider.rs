@@ -227,7 +227,7 @@ async fn a_retry_gets_its_reply_while_the_provider_is_away() {
         let again = store("aaaa", "k").await;
         assert_eq!((again.status.as_u16(), again.json()), (201, first.json()));
 
-        // A hybrid search that needs the provider can be repeated. Others run without it.
+        // A hybrid search by embeddings alone fails with a status that allows a retry. Others run without the provider.
         let reply = service
             .post(
                 "/v1/contexts/search/hybrid",
