@@ -1,4 +1,4 @@
-# The recipes are the steps of scripts/test, so that a laptop and CI run the same.
+# Most recipes run steps of scripts/test, so that a laptop and CI run the same.
 
 # Lists the recipes.
 default:

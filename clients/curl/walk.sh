@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Calls every REST operation of a running context service with curl and checks the
+# Calls most REST operations of a running context service with curl and checks the
 # statuses, headers and important parts of the bodies.
 #
 #   clients/curl/walk.sh [http://127.0.0.1:7420]

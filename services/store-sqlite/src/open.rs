@@ -345,8 +345,8 @@ enum Identity {
     Empty,
 }
 
-/// Distinguishes our files from empty ones, and rejects all others. The file is not opened for writing, because SQLite
-/// would then checkpoint the log of a foreign database.
+/// Distinguishes our files from empty ones, and rejects all others. SQLite does not open the file for
+/// writing, because it would then checkpoint the log of a foreign database.
 fn identify(path: &Path) -> Result<Identity, OpenError> {
     let io = |e| OpenError::from_io(path, e);
     let mut options = std::fs::OpenOptions::new();

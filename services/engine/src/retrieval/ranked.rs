@@ -110,9 +110,12 @@ impl Retrieval {
         }
         let (mut page, changed) = self.attempt(caller, search, &combine).await?;
         if changed > 0 {
-            page.warnings.push(format!(
-                "{changed} results changed during the search and were left out; search again"
-            ));
+            let results = if changed == 1 {
+                "1 result was changed during the search and left out".to_owned()
+            } else {
+                format!("{changed} results were changed during the search and left out")
+            };
+            page.warnings.push(format!("{results}; search again"));
         }
         Ok(page)
     }

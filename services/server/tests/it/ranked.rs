@@ -136,7 +136,7 @@ async fn a_result_that_changes_whenever_it_is_ranked_is_left_out_with_a_warning(
             );
             let warns = found["warnings"]
                 .to_string()
-                .contains("1 results changed during the search");
+                .contains("1 result was changed during the search");
             assert!(warns, "{found}");
             let now = service.get("/v1/statistics").send().await.json()["revision"]
                 .as_i64()
