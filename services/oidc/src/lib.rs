@@ -1,9 +1,9 @@
 //! Validates tokens of an OpenID Connect issuer: whether a JSON Web Token comes from the issuer, is
 //! meant for this service, and is valid now.
 //!
-//! The issuer's keys are found by discovery, cached, and fetched again if they are old or if a
-//! token names an unknown key. This crate does not decide about callers, scopes or owners:
-//! [`Verified`] holds the token's claims.
+//! The issuer's keys are found by discovery or at a configured URL, and cached. They are fetched again if they are
+//! old, if a token names an unknown key, or if a token names no key and none verifies it. This crate does not decide
+//! about callers, scopes or owners: [`Verified`] holds the token's claims.
 //!
 //! It accepts the small part of JOSE (RFC 7515 to 7519) that issuers use: three parts and one
 //! signature by one of the asymmetric algorithms of [`Algorithm`]. The algorithm must fit the

@@ -19,7 +19,7 @@ pub enum Record {
     Artifact {
         /// The artifact's id.
         id: String,
-        /// The version that was created.
+        /// The version after the write.
         version: i64,
     },
     /// The outcome of an operation without an idempotency key. It is never stored and matches no outcome.

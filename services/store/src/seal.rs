@@ -16,10 +16,11 @@ use twox_hash::XxHash3_128;
 /// A checksum.
 pub type Sum = [u8; 16];
 
-/// Size of an entry's checksums in bytes: the version, the sums of text and metadata, and a sum of these.
+/// Size of an entry's checksums in bytes: the version, the sums of text and metadata, and a sum of these and the id.
 pub const ENTRY_BYTES: usize = 48;
 
-/// Size of an artifact version's checksums in bytes: the sums of title, metadata and content, and a sum of these.
+/// Size of an artifact version's checksums in bytes: the sums of title, metadata and content, and a sum of these,
+/// the id and the version number.
 pub const ARTIFACT_BYTES: usize = 56;
 
 /// The kind of content that a checksum covers. Equal bytes of different kinds have different checksums.

@@ -43,7 +43,7 @@ pub struct ReadVersion {
 }
 
 impl ReadVersion {
-    /// Whether the content matches its checksum.
+    /// Whether the title, metadata and content match the checksum.
     #[must_use]
     pub fn is_sound(&self) -> bool {
         let read = StoredVersionContent {
@@ -271,9 +271,9 @@ impl NewVersion {
 pub enum Updated {
     /// A new version.
     Version(NewVersion),
-    /// No new version, because nothing visible changed.
+    /// No new version, because title, content and metadata stay the same. The path may change.
     Unchanged {
-        /// The unchanged artifact.
+        /// The artifact after the update.
         outcome: ArtifactOutcome,
         /// The new `title_given` of the current version, if it changes. The title itself stays the same.
         title_given: Option<bool>,

@@ -94,8 +94,8 @@ impl ThreadState {
     }
 
     /// The creation time of a new entry with this id. See [`clock::created_at`]. Services that share a database lease
-    /// ids in blocks, so a later entry may have a lower id. It then gets a time one microsecond after the previous
-    /// entry, so that times and ids have the same order.
+    /// ids in blocks, so a later entry may have a lower id. Then `earliest` is one microsecond after the newest entry,
+    /// so that sorting by time and then by id keeps the order in which the entries were stored.
     #[must_use]
     pub fn created_at(&self, now: Timestamp, id: i64) -> i64 {
         if self.entry_count == 0 {
