@@ -36,7 +36,7 @@ pub enum TokenError {
     #[error("{0}")]
     Invalid(&'static str),
     /// The issuer's keys are unavailable, so the token cannot be checked.
-    #[error("the issuer of tokens cannot be reached")]
+    #[error("the keys of the issuer of tokens are not available")]
     Unavailable {
         /// When to retry.
         retry_after: Duration,
@@ -173,7 +173,8 @@ impl Issuer {
     /// also fetched in the background.
     ///
     /// # Errors
-    /// [`TokenError`].
+    /// [`TokenError::Unavailable`], also when the issuer's response cannot be used: no token can be checked then, so none
+    /// is known to be invalid.
     pub(crate) async fn current(
         self: &Arc<Self>,
         now: Instant,
@@ -195,9 +196,9 @@ impl Issuer {
         let fetched = self.fetch(now, None).await?.filter(|fetched| {
             now.saturating_duration_since(fetched.fetched_at) < self.settings.keys_max_age
         });
-        fetched.ok_or(TokenError::Invalid(
-            "the issuer has no keys that can be used",
-        ))
+        fetched.ok_or(TokenError::Unavailable {
+            retry_after: RETRY_AFTER,
+        })
     }
 
     /// Fetches the keys, unless another caller is fetching them or they were fetched too often.
