@@ -33,7 +33,7 @@ pub struct Settings {
     pub scope_claim: String,
     /// Tolerated difference between the clocks of the issuer and of this machine.
     pub clock_skew: Duration,
-    /// How long cached keys are used while the issuer is unreachable.
+    /// How long cached keys are used while no newer ones can be fetched.
     pub keys_max_age: Duration,
     /// The client for signing in with a browser; `None` if signing in is off.
     pub client: Option<Client>,
@@ -101,11 +101,14 @@ impl Settings {
                 shown_url(&self.issuer)
             ));
         }
-        if self.audiences.iter().all(String::is_empty) {
+        if self.audiences.is_empty() {
             return Err(
                 "there is no audience, without which tokens for other services would be accepted"
                     .to_owned(),
             );
+        }
+        if self.audiences.iter().any(String::is_empty) {
+            return Err("one of the audiences is empty".to_owned());
         }
         if let Some(client) = &self.client {
             client.check()?;
@@ -190,12 +193,11 @@ mod tests {
         ] {
             assert!(check(bad).is_err(), "{bad}");
         }
-        assert!(
-            Settings::new("https://accounts.example", Vec::new())
-                .check()
-                .is_err(),
-            "no audience"
-        );
+        for audiences in [&[][..], &[""], &["a", ""]] {
+            let given = audiences.iter().map(|&audience: &&str| audience.to_owned());
+            let settings = Settings::new("https://accounts.example", given.collect());
+            assert!(settings.check().is_err(), "{audiences:?}");
+        }
     }
 
     #[test]
