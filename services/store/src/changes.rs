@@ -5,7 +5,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use context_model::{Source, Timestamp};
 
-use crate::{ChangeNotifier, OwnerId, Read, Result, StoreError};
+use crate::{ChangeNotifier, OwnerId, Read, Result, StoreError, unreadable};
 
 /// What happened to an entry or an artifact.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -141,9 +141,8 @@ impl TryFrom<ChangeRow> for Change {
             _ => None,
         };
         let (Some(kind), Some(changed)) = (ChangeKind::named(&operation), changed) else {
-            return Err(StoreError::Corrupt(
-                format!("the row of the change with revision {revision} is damaged").into(),
-            ));
+            // Not `Corrupt`, which stops the writes of all owners: the row may be of a later version of the service.
+            return Err(unreadable("change", None));
         };
         Ok(Self {
             revision,

@@ -2,10 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
-use context_model::{Filter, NewEntry, NewImage, Tags, Violations};
+use context_model::{Filter, NewEntry, NewImage, Reason, Tags, Violations};
 use context_store::seal::Part;
 use context_store::{
-    DeleteCriteria, EmbeddingModel, OwnerId, Page, Store, StoredEntry, VectorStore as _,
+    DeleteCriteria, EmbeddingModel, OwnerId, Page, Store, StoreError, StoredEntry, VectorStore as _,
 };
 use context_store_sqlite::{Config, SqliteStore};
 use diesel::connection::SimpleConnection as _;
@@ -172,6 +172,23 @@ async fn a_damaged_image_spoils_no_page() {
         damages(&store).await,
         [None, Some(Part::Images), None, None, None]
     );
+    store.close().await;
+}
+
+#[tokio::test]
+async fn writes_go_on_after_a_change_that_cannot_be_read() {
+    let Damaged { path, _directory } =
+        damaged("UPDATE changes SET operation = 'merge' WHERE revision = 2").await;
+    let store = open(&path, "english");
+    let feed = store
+        .changes()
+        .feed(&OwnerId::default(), 1, 10, read())
+        .await;
+    assert!(
+        matches!(&feed, Err(StoreError::Rejected(error)) if error.reason == Reason::StorageCorrupt),
+        "{feed:?}"
+    );
+    store_batch(&store, [entry("fig")]).await;
     store.close().await;
 }
 
