@@ -52,7 +52,7 @@ pub enum Part {
     Images,
     /// The tags. No checksum covers them, but their list cannot be parsed.
     Tags,
-    /// The source. No checksum covers it, but it is neither of the two.
+    /// The source. No checksum covers it, but it is neither `user` nor `agent`.
     Source,
     /// The checksums themselves.
     Checksum,
@@ -93,8 +93,8 @@ impl EntrySeal {
     }
 
     /// The checksums of an entry's next version. `text` and `metadata` are given if they change. The checksum of an
-    /// unchanged part is copied, because computing it from what was read would seal damage. It is computed only if no
-    /// stored checksum covers this version.
+    /// unchanged part is copied, because computing it from what was read would seal damage. It is computed only if the
+    /// entry has no checksums, or only those of an earlier version.
     #[must_use]
     pub fn next(stored: &StoredContent<'_>, text: Option<&str>, metadata: Option<&str>) -> Self {
         let StoredContent {
@@ -110,14 +110,15 @@ impl EntrySeal {
             metadata.unwrap_or(stored_metadata),
         );
         let previous = match seal.map(|seal| Self::parse(id, seal)) {
-            // No content has these checksums.
-            Some(None) => Self {
+            None => fresh,
+            Some(Some(seal)) if seal.version == version => seal,
+            Some(Some(seal)) if seal.version < version => fresh,
+            // Damaged checksums, or those of a later version. No content has the checksums that replace them.
+            Some(_) => Self {
                 version,
                 text: [0; 16],
                 metadata: [0; 16],
             },
-            Some(Some(seal)) if seal.version == version => seal,
-            Some(Some(_)) | None => fresh,
         };
         Self {
             version: version + 1,
@@ -472,16 +473,15 @@ mod tests {
                 Checked::Sound
             );
         }
-        let next = EntrySeal::next(
-            &stored(2, Some(&[0; ENTRY_BYTES]), "text", "{}"),
-            None,
-            Some("{}"),
-        )
-        .to_bytes(ID);
-        assert_eq!(
-            check_entry(&stored(3, Some(&next), "text", "{}"), true),
-            Checked::Damaged(Part::Text)
-        );
+        let later = EntrySeal::of(3, "text", "{}").to_bytes(ID);
+        for damaged in [[0; ENTRY_BYTES], later] {
+            let next = EntrySeal::next(&stored(2, Some(&damaged), "text", "{}"), None, Some("{}"))
+                .to_bytes(ID);
+            assert_eq!(
+                check_entry(&stored(3, Some(&next), "text", "{}"), true),
+                Checked::Damaged(Part::Text)
+            );
+        }
     }
 
     #[test]
