@@ -95,7 +95,7 @@ pub async fn examine(
         Ok(lines) => lines
             .into_iter()
             .for_each(|what| examining.finding(None, what, "")),
-        Err(error) => examining.finding(None, error.to_string(), ""),
+        Err(error) => examining.finding(None, cause(&error), ""),
     }
     for name in CHECKED {
         if let Some(table) = Table::named(name) {
@@ -134,7 +134,7 @@ impl Examining<'_> {
     }
 
     async fn owner(&mut self, owner: &OwnerId) {
-        // For each entry with images, the number of images not seen yet.
+        // For each entry with images, the number of images not seen yet. Negative if there are more than expected.
         let mut images = HashMap::new();
         for name in CHECKED {
             let Some(table) = Table::named(name) else {
@@ -169,7 +169,11 @@ impl Examining<'_> {
                     Err(_) => {
                         return self.finding(
                             Some(owner),
-                            format!("{} after {after:?} cannot be read: {error}", table.name),
+                            format!(
+                                "{} after {after:?} cannot be read: {}",
+                                table.name,
+                                cause(&error)
+                            ),
                             "",
                         );
                     }
@@ -196,11 +200,9 @@ impl Examining<'_> {
                 Ok(None) => {}
                 Err(error) => {
                     self.done += 1;
-                    let cause = std::error::Error::source(&error)
-                        .map_or_else(|| error.to_string(), ToString::to_string);
                     self.finding(
                         Some(owner),
-                        format!("{} cannot be read ({cause})", named(table, key)),
+                        format!("{} cannot be read ({})", named(table, key), cause(&error)),
                         "",
                     );
                 }
@@ -253,9 +255,8 @@ impl Examining<'_> {
                 }
             }
             "images" => {
-                if let Some(left) = images.get_mut(&id) {
-                    *left -= 1;
-                }
+                // Also of an entry that has no images according to its row.
+                *images.entry(id).or_default() -= 1;
                 let metadata = row.cell(table, "metadata").and_then(|cell| {
                     if let Cell::Text(json) = cell {
                         Some(json.as_str())
@@ -301,6 +302,8 @@ impl Examining<'_> {
                     Some("content")
                 } else if is_sound(whole.content, None) {
                     Some("metadata")
+                } else if is_sound(None, None) {
+                    Some("content and metadata")
                 } else {
                     Some("title or checksum")
                 }
@@ -311,8 +314,8 @@ impl Examining<'_> {
         }
     }
 
-    /// Reports entries whose number of images differs from their `image_count`. Entries that were written in the
-    /// meantime are read again.
+    /// Reports entries whose number of images differs from their `image_count`. Those that seem to differ are read again,
+    /// because they may have been written in the meantime.
     async fn count_images(
         &mut self,
         owner: &OwnerId,
@@ -348,6 +351,11 @@ impl Examining<'_> {
             }
         }
     }
+}
+
+/// The cause of an error, without the advice to run a migration again.
+fn cause(error: &TransferError) -> String {
+    std::error::Error::source(error).map_or_else(|| error.to_string(), ToString::to_string)
 }
 
 /// Names a row in the terms that an operator knows.
