@@ -111,7 +111,7 @@ pub(super) fn change(revision: i64, number: i64, old: &OldEntry) -> Row {
     ])
 }
 
-/// The source of an entry. Every value other than `user` becomes `agent`.
+/// The source of an entry: `user` for this word in any case, with or without blanks around it, else `agent`.
 fn author(given: &str) -> Author {
     if given.trim().eq_ignore_ascii_case(Author::User.as_str()) {
         Author::User
@@ -196,7 +196,7 @@ impl Entry<'_> {
         source
     }
 
-    /// The tags, sorted. Tags beyond the limit are dropped, and long ones are shortened.
+    /// The tags, sorted. Blank tags and those beyond the limit are dropped, and long ones are shortened.
     fn tags(&mut self, given: &[String]) -> Vec<String> {
         let normal: BTreeSet<String> = given.iter().map(|tag| normal_tag(tag)).collect();
         let mut tags: Vec<String> = normal.into_iter().filter(|tag| !tag.is_empty()).collect();
@@ -358,6 +358,7 @@ fn as_text(
     losses: &mut Losses,
 ) -> JsonObject {
     let mut text = without_nul(json);
+    let whole_bytes = text.len();
     let end = text
         .char_indices()
         .map(|(at, c)| at + c.len_utf8())
@@ -365,8 +366,8 @@ fn as_text(
         .last();
     text.truncate(end.unwrap_or(0));
     losses.add(number, field, || {
-        let cut = if text.len() < json.len() {
-            format!(", only its first {} of {} bytes", text.len(), json.len())
+        let cut = if text.len() < whole_bytes {
+            format!(", only its first {} of {whole_bytes} bytes", text.len())
         } else {
             String::new()
         };
