@@ -173,8 +173,8 @@ impl Issuer {
     /// also fetched in the background.
     ///
     /// # Errors
-    /// [`TokenError::Unavailable`], also when the issuer's response cannot be used: no token can be checked then, so none
-    /// is known to be invalid.
+    /// [`TokenError::Unavailable`], also when the issuer's response cannot be used: no token can be checked then, so
+    /// none is known to be invalid.
     pub(crate) async fn current(
         self: &Arc<Self>,
         now: Instant,
