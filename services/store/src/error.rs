@@ -49,8 +49,8 @@ pub enum StoreError {
     /// The database cannot be reached.
     #[error("the database is not available")]
     Unavailable(#[source] BoxError),
-    /// The connection was lost, or the time limit was exceeded, during the commit of a write. The write may or may not
-    /// have been committed.
+    /// The connection was lost, the time limit was exceeded, or the server stopped, during the commit of a write. The
+    /// write may or may not have been committed.
     #[error("the outcome of the write is unknown")]
     OutcomeUnknown(#[source] BoxError),
     /// The store was closed.
@@ -203,8 +203,8 @@ impl StoreError {
             }
             Self::OutcomeUnknown(source) => (
                 Reason::StoreUnavailable,
-                "the connection to the database was lost while the write was being committed, so it may have happened or not; \
-                 retry with the same idempotency key, or read before you retry",
+                "the commit of the write was interrupted, so it may have happened or not; retry with the same \
+                 idempotency key, or read before you retry",
                 Some(source),
             ),
             Self::Closed => {
