@@ -208,7 +208,7 @@ pub trait ChangeStore: Send + Sync {
     /// changes to remove. The audit log keeps them. The newest change of an owner always stays.
     ///
     /// # Errors
-    /// [`StoreError`](crate::StoreError). Nothing is removed then.
+    /// [`StoreError`](crate::StoreError).
     async fn compact(&self, retention: Retention) -> Result<u64>;
 
     /// Wakes subscribers after an owner's changes are committed.

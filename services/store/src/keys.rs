@@ -134,7 +134,7 @@ pub trait KeyStore: Send + Sync {
     /// owner.
     ///
     /// # Errors
-    /// [`StoreError`](crate::StoreError). Nothing is deleted then.
+    /// [`StoreError`](crate::StoreError). Nothing is deleted then, unless the outcome is unknown.
     async fn erase_owner(&self, owner: &OwnerId, now: Timestamp) -> Result<Option<OwnerSummary>>;
 
     /// Stores a key and the event in one transaction. Creates the owner if it does not exist.
@@ -206,7 +206,7 @@ pub trait KeyStore: Send + Sync {
     /// [`StoreError`](crate::StoreError).
     async fn touch_key(&self, owner: &OwnerId, id: &str, at: Timestamp) -> Result<()>;
 
-    /// Records rejected requests.
+    /// Records rejected requests. Does nothing if the owner does not exist.
     ///
     /// # Errors
     /// [`StoreError`](crate::StoreError).

@@ -13,8 +13,8 @@ use crate::OwnerId;
 
 /// A commit that changes entries of more threads than this is announced as [`Touched::Anything`].
 const MAX_THREADS: usize = 16;
-/// Each time the revision passes a multiple of this number, all subscriptions are woken, also those to other threads,
-/// so that none of them falls far behind.
+/// Each time the revision reaches or passes a multiple of this number, all subscriptions are woken, also those to other
+/// threads, so that none of them falls far behind.
 const WAKE_ALL_AFTER: i64 = 1000;
 
 /// Which subscriptions a commit concerns.
@@ -42,7 +42,7 @@ impl Touched {
     }
 }
 
-/// The subscriptions to changes, and the latest announced revision of each owner that has one.
+/// The subscriptions to changes, and the latest announced revision of each owner with a subscription.
 #[derive(Debug, Default)]
 pub struct ChangeNotifier {
     owners: Mutex<HashMap<OwnerId, Topic>>,

@@ -1,4 +1,4 @@
-//! Fair distribution of scarce resources between owners: search threads and connections.
+//! Fair distribution of scarce resources between owners: reader threads and connections.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -7,8 +7,8 @@ use crate::OwnerId;
 /// The user of a resource: an owner, or the service itself (`None`).
 pub type Sharer = Option<OwnerId>;
 
-/// Grants a fixed number of equal slots in turn to those who wait. No owner gets more than half of the slots while
-/// another owner with less than half waits. An owner that is alone may use all slots.
+/// Grants a fixed number of equal slots in turn to those who wait. No owner gets more than half of the slots (rounded
+/// down, but at least one) while another owner with less than that waits. An owner that is alone may use all slots.
 ///
 /// It only decides and counts. The code that owns it does the waiting and waking.
 #[derive(Debug)]

@@ -26,6 +26,9 @@ use crate::write::{DeleteCriteria, Idempotency, StoredBatch, WriteOptions, Writt
 /// that is still queued when its future is dropped may be skipped. A read whose future is dropped is stopped. A read
 /// that is not finished at the [deadline of its call](crate::call::deadline) fails with
 /// [`StoreError::TooSlow`](crate::StoreError::TooSlow).
+///
+/// A write that fails changes nothing. Only after [`StoreError::OutcomeUnknown`](crate::StoreError::OutcomeUnknown) its
+/// changes may have been committed.
 #[async_trait]
 pub trait Store: Send + Sync + 'static {
     /// The database's name in statistics: `sqlite` or `postgresql`.
@@ -62,7 +65,7 @@ pub trait Store: Send + Sync + 'static {
     /// The retransmit rule of the contract is applied to each item inside the transaction.
     ///
     /// # Errors
-    /// [`StoreError`](crate::StoreError). Nothing is stored then.
+    /// [`StoreError`](crate::StoreError).
     async fn store_contexts(
         &self,
         owner: &OwnerId,
@@ -75,7 +78,7 @@ pub trait Store: Send + Sync + 'static {
     /// unexpected version is `VERSION_MISMATCH`.
     ///
     /// # Errors
-    /// [`StoreError`](crate::StoreError). Nothing is changed then.
+    /// [`StoreError`](crate::StoreError).
     async fn update_contexts(
         &self,
         owner: &OwnerId,
@@ -87,7 +90,7 @@ pub trait Store: Send + Sync + 'static {
     /// Deletes the entries that match the criteria and returns their number.
     ///
     /// # Errors
-    /// [`StoreError`](crate::StoreError). Nothing is deleted then.
+    /// [`StoreError`](crate::StoreError).
     async fn delete_contexts(
         &self,
         owner: &OwnerId,

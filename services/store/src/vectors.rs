@@ -154,7 +154,8 @@ pub enum DocumentKind {
     /// Entries.
     #[default]
     Context,
-    /// Artifacts. The ids in the ranking are those of [`ArtifactDocument`](crate::ArtifactDocument), which are negative.
+    /// Artifacts. The ids in the ranking are those of [`ArtifactDocument`](crate::ArtifactDocument), which are
+    /// negative.
     Artifact,
 }
 
@@ -172,8 +173,8 @@ pub struct RankSearch {
     /// Number of entries at the top of the semantic ranking whose order and distances must be exact. The distances of
     /// the others may be estimates.
     pub exact: u32,
-    /// Ranks at which a part of the semantic ranking ends. Where an estimate leaves open on which side of such a rank an
-    /// entry belongs, its distance is exact.
+    /// Ranks at which a part of the semantic ranking ends. Where an estimate leaves open on which side of such a rank
+    /// an entry belongs, its distance is exact.
     pub boundaries: &'static [u32],
     /// Whether to return the query plan.
     pub explain: bool,
@@ -254,7 +255,8 @@ pub trait VectorStore: Send + Sync {
     /// [`StoreError`](crate::StoreError).
     async fn use_model(&self, model: &EmbeddingModel) -> Result<ModelUse>;
 
-    /// Number of the owner's entries, or of those in a set of threads, that have vectors of this model.
+    /// Number of the owner's entries, or of those in a set of threads, that have vectors of this model. Artifacts are
+    /// not counted.
     ///
     /// # Errors
     /// [`StoreError`](crate::StoreError).
@@ -285,8 +287,9 @@ pub trait VectorStore: Send + Sync {
         limit: u32,
     ) -> Result<UnembeddedPage>;
 
-    /// Stores embeddings and returns how many of them were stored. An entry that changed, was deleted or already has
-    /// vectors of the model is skipped. Versions and the revision do not change.
+    /// Stores embeddings, all of one model, and returns how many of them were stored. An entry that changed, was
+    /// deleted or already has vectors of the model is skipped. All are skipped if the store does not know the model.
+    /// Versions and the revision do not change.
     ///
     /// # Errors
     /// [`StoreError`](crate::StoreError).
@@ -347,8 +350,9 @@ pub trait VectorStore: Send + Sync {
     /// [`StoreError`](crate::StoreError).
     async fn finish_move(&self, model: &EmbeddingModel, may_be_missing: u64) -> Result<Moved>;
 
-    /// Keeps searches fast as the database grows. Call it periodically. Usually there is nothing to do. Sometimes it
-    /// takes minutes, during which everything else continues.
+    /// Builds an index of the vectors when searches need one, and deletes vectors of models that are no longer in use.
+    /// Call it periodically. Usually there is nothing to do. Sometimes it takes minutes, during which everything else
+    /// continues.
     ///
     /// # Errors
     /// [`StoreError`](crate::StoreError).

@@ -1,4 +1,5 @@
-//! Counts of entries, maintained for each owner and each thread so that no read has to count.
+//! Counts of entries, maintained for each owner and each thread, so that an owner's statistics and its list of threads
+//! are read without counting.
 
 use std::ops::{AddAssign, Neg, SubAssign};
 
