@@ -1,6 +1,6 @@
-//! Moves everything from one database to another. Rows of every table are read in an order that both databases have, in
-//! bounded batches, and written unchanged. Each database recreates derived data (full text, case-folded copies, counts)
-//! itself.
+//! Moves the data of all owners from one database to another. Rows of every table that is not derived are read in an
+//! order that both databases have, in bounded batches, and written unchanged. Each database recreates derived data
+//! (full text, case-folded copies, counts) itself.
 //!
 //! [`migrate`] copies from a [`Source`] to a [`Target`] and compares the two at the end. Each batch is committed
 //! together with its position, the [`Mark`]. An interrupted migration therefore continues after the last batch, and a

@@ -10,7 +10,7 @@ use crate::{BoxError, EmbeddingModel, OwnerId};
 /// Why a migration did not start or did not finish. Each message is a sentence for the operator who started it.
 #[derive(Debug, thiserror::Error)]
 pub enum TransferError {
-    /// The migration is impossible. Nothing was changed.
+    /// The migration cannot begin or continue. What was committed before stays.
     #[error("{0}")]
     Refused(String),
     /// A database failed. What was committed stays, and the same command continues from there.
@@ -95,7 +95,7 @@ pub trait Source: Send {
     ) -> Result<Vec<Row>, TransferError>;
 }
 
-/// A database to fill. Each write is one transaction, which also stores the given mark.
+/// A database to fill. Each write that takes a mark is one transaction, which also stores the mark.
 #[async_trait]
 pub trait Target: Send {
     /// The target's current content.
@@ -107,7 +107,7 @@ pub trait Target: Send {
     /// [`TransferError`].
     async fn mark(&mut self) -> Result<Option<String>, TransferError>;
 
-    /// Whether nothing was ever stored in the database.
+    /// Whether the database has no owner, and so no data of any.
     ///
     /// # Errors
     /// [`TransferError`].

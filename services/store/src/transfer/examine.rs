@@ -314,8 +314,8 @@ impl Examining<'_> {
         }
     }
 
-    /// Reports entries whose number of images differs from their `image_count`. Those that seem to differ are read again,
-    /// because they may have been written in the meantime.
+    /// Reports entries whose number of images differs from their `image_count`. Those that seem to differ are read
+    /// again, because they may have been written in the meantime.
     async fn count_images(
         &mut self,
         owner: &OwnerId,

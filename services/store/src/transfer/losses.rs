@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, HashSet};
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Losses {
     fields: BTreeMap<&'static str, Field>,
-    /// The old names of renamed threads. Each is listed once.
+    /// The old names of renamed threads. Each is listed at most once.
     threads: HashSet<String>,
 }
 

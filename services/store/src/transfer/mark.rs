@@ -9,7 +9,9 @@ use super::row::Cell;
 pub struct Mark {
     /// Where the rows come from.
     pub from: String,
-    /// A checksum of the source's owners and revisions. It detects that entries or artifacts of the source changed.
+    /// A checksum of the source's owners, revisions and next ids. It detects that entries or artifacts of the source
+    /// changed. A predecessor's database has no revisions: there it detects only another number of entries or another
+    /// highest id.
     pub state: String,
     /// The last batch that was written.
     pub at: Option<Position>,

@@ -1,4 +1,4 @@
-//! Progress of a migration.
+//! Progress of a migration or an examination.
 
 /// What is in progress.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -11,7 +11,7 @@ pub enum Phase {
     Examine,
 }
 
-/// Receives the progress of a migration.
+/// Receives the progress of a migration or an examination.
 pub trait Observer: Send {
     /// `done` of `total` rows are finished.
     fn progress(&mut self, phase: Phase, table: &'static str, done: u64, total: u64);

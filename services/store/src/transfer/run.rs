@@ -103,9 +103,9 @@ pub async fn migrate(
     })
 }
 
-/// A checksum of the owners and their revisions. Every change of an entry or artifact changes it. Changes without a
-/// revision, such as those of keys and summaries, do not. If they concern rows that were already copied, the comparison
-/// at the end finds the difference.
+/// A checksum of the owners, their revisions and their next ids. Every change of an entry or artifact changes it.
+/// Changes without a revision, such as those of keys and summaries and updates in a predecessor's database, do not. If
+/// they concern rows that were already copied, the comparison at the end finds the difference.
 async fn state(source: &mut dyn Source) -> Result<String, TransferError> {
     let mut sum = Sha256::new();
     let mut after: Option<OwnerId> = None;

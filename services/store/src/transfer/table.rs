@@ -1,4 +1,7 @@
 //! The tables that are moved: every table that is not derived from others, with the columns that both databases have.
+//!
+//! Vectors are moved because computing them is expensive, but only those of entries and of the model in use. A service
+//! that runs on the target embeds the artifacts again.
 
 /// The type of a column's values in a [`Row`](super::Row).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,7 +37,7 @@ pub enum Slot {
     Int,
     /// One of the texts.
     Text,
-    /// The bytes.
+    /// One of the byte strings.
     Bytes,
 }
 
@@ -128,7 +131,7 @@ pub static TABLES: &[Table] = &[
             column("seal", Kind::OptionalBytes),
         ],
     },
-    // Vectors of the model in use: 32-bit floats, little-endian.
+    // Vectors of entries: 32-bit floats, little-endian.
     Table {
         name: "chunks",
         key: 2,
@@ -140,7 +143,7 @@ pub static TABLES: &[Table] = &[
             column("vector", Kind::Bytes),
         ],
     },
-    // Token vectors of the model in use, byte for byte as stored.
+    // Token vectors of entries, byte for byte as stored.
     Table {
         name: "chunk_tokens",
         key: 2,

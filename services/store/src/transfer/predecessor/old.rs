@@ -40,7 +40,7 @@ impl std::fmt::Display for OldId {
 pub struct Listed {
     /// The entry's id.
     pub id: OldId,
-    /// Size of its text and metadata in bytes.
+    /// Approximate size of its text and metadata in bytes.
     pub bytes: u32,
     /// Number of images.
     pub images: u32,
