@@ -34,7 +34,7 @@ pub enum StoreError {
     /// The database reported structural damage earlier. Writes have been rejected since.
     #[error("writes are rejected because the database reported damage")]
     Unsound,
-    /// Too many requests are already waiting.
+    /// Too many requests wait, or this one waited too long or conflicted with others too often.
     #[error("too many requests wait for the database")]
     Overloaded,
     /// A read exceeded its time limit. It returns nothing.

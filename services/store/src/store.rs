@@ -207,7 +207,7 @@ pub trait Store: Send + Sync + 'static {
     ) -> Result<DayCounts>;
 
     /// The counts of the owner's entries, or of those in a set of threads, and the state of the database. The owner's
-    /// counts are cheap at any size. Those of a set are computed from its entries.
+    /// counts are cheap for any number of entries. Those of a set are computed from its entries.
     ///
     /// # Errors
     /// [`StoreError`](crate::StoreError).
@@ -237,7 +237,7 @@ pub trait Store: Send + Sync + 'static {
     /// [`StoreError`](crate::StoreError).
     async fn recorded_bytes(&self, owner: &OwnerId, now: Timestamp) -> Result<u64>;
 
-    /// Finishes queued writes and closes the database. Later calls fail with
-    /// [`StoreError::Closed`](crate::StoreError::Closed).
+    /// Finishes the writes that were handed over, as far as a time limit allows, and closes the database. Later calls
+    /// fail with [`StoreError::Closed`](crate::StoreError::Closed).
     async fn close(&self);
 }

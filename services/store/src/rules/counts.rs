@@ -1,5 +1,5 @@
 //! Counts of entries, maintained for each owner and each thread, so that an owner's statistics and its list of threads
-//! are read without counting.
+//! are read without counting entries.
 
 use std::ops::{AddAssign, Neg, SubAssign};
 

@@ -48,7 +48,7 @@ pub struct Head {
     pub next_id: i64,
 }
 
-/// A database to read. All reads see the same state of it.
+/// A database to read. All reads of a migration see the same state of it.
 #[async_trait]
 pub trait Source: Send {
     /// The location, without a password. Constant.
@@ -123,7 +123,7 @@ pub trait Target: Send {
         mark: &str,
     ) -> Result<(), TransferError>;
 
-    /// Writes rows and their derived data.
+    /// Writes rows and their derived data, except what [`finish`](Self::finish) builds.
     ///
     /// # Errors
     /// [`TransferError`].
@@ -141,7 +141,7 @@ pub trait Target: Send {
     /// [`TransferError`].
     async fn close_owner(&mut self, head: &Head, mark: &str) -> Result<(), TransferError>;
 
-    /// Removes the mark, so that services may open the database.
+    /// Builds the derived data that is still missing and removes the mark, so that services may open the database.
     ///
     /// # Errors
     /// [`TransferError`].
