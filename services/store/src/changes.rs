@@ -141,7 +141,7 @@ impl TryFrom<ChangeRow> for Change {
             _ => None,
         };
         let (Some(kind), Some(changed)) = (ChangeKind::named(&operation), changed) else {
-            // Not `Corrupt`, which stops the writes of all owners: the row may be of a later version of the service.
+            // Not `Corrupt`, which stops all writes on SQLite: a later version of the service may have written the row.
             return Err(unreadable("change", None));
         };
         Ok(Self {
