@@ -381,7 +381,7 @@ mod tests {
             let ignored = with(rules);
             assert!(ignored.excludes_directory() && ignored.flaw().is_some());
         }
-        // A comment may hold anything, and the mark of some editors at the start is no part of the first rule.
+        // A comment may hold anything, and a byte order mark at the start is no part of the first rule.
         let ignored = with(b"# caf\xe9\n*.pem\n");
         assert!(!ignored.excludes_directory());
         assert!(ignored.path_in("see a.pem", &project.root).is_some());

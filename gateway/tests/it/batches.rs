@@ -10,7 +10,7 @@ use tower::ServiceExt as _;
 
 use crate::fake::{Behaviour, setup};
 use crate::http::router_with;
-use crate::session::{ERAS, Era, Pipe, budget, exchange, post, router};
+use crate::session::{ERAS, Era, Pipe, budget, exchange, memory_of, post, router};
 
 const REVISION: Era = Era::Legacy("2025-03-26");
 
@@ -295,8 +295,8 @@ async fn a_reply_without_room_fails_alone() {
     let budget = context_gateway::memory::Budget::new(1024 * 1024);
     let router = router_with(&setup, budget.clone(), None);
     let batch = json!([call(1, "list_threads"), ping(2)]);
-    let text = batch.to_string();
-    let request = text.len() * 3 + text.matches(['{', '[', ',']).count() * 260;
+    // Room for the request and 100 bytes.
+    let request = memory_of(&batch.to_string());
     let rest = budget.enter(Caller::Anyone).unwrap();
     rest.grow(budget.total() / 16 * 15 - request - 100).unwrap();
     let (status, responses) = exchange(&router, post_batch(REVISION, &batch)).await;

@@ -40,7 +40,7 @@ const OPERATORS: [&str; 16] = [
     "array_contains",
 ];
 
-/// The filters, paging and options of the four searches.
+/// The filters, paging and options that the four searches share.
 fn search(tool: &'static str, limit: i64) -> Vec<Parameter> {
     vec![
         (tool, "thread_id", "string", false, NO, None, None, &[]),
@@ -103,7 +103,8 @@ fn search(tool: &'static str, limit: i64) -> Vec<Parameter> {
     ]
 }
 
-/// Every documented parameter, transcribed from the API reference, then the additions of this service.
+/// Every documented parameter: those transcribed from the API reference, then the additions of this service, then those
+/// that the four searches share.
 fn documented() -> Vec<Parameter> {
     let mut all: Vec<Parameter> = vec![
         (
@@ -250,16 +251,6 @@ fn documented() -> Vec<Parameter> {
         ),
         (
             "semantic_search_context",
-            "min_relevance",
-            "number",
-            false,
-            NO,
-            Some(0),
-            Some(1),
-            &[],
-        ),
-        (
-            "semantic_search_context",
             "query",
             "string",
             true,
@@ -296,16 +287,6 @@ fn documented() -> Vec<Parameter> {
             json!(false),
             None,
             None,
-            &[],
-        ),
-        (
-            "hybrid_search_context",
-            "min_relevance",
-            "number",
-            false,
-            NO,
-            Some(0),
-            Some(1),
             &[],
         ),
         (
@@ -609,6 +590,26 @@ fn documented() -> Vec<Parameter> {
             &[],
         ),
         // Additions of this service.
+        (
+            "semantic_search_context",
+            "min_relevance",
+            "number",
+            false,
+            NO,
+            Some(0),
+            Some(1),
+            &[],
+        ),
+        (
+            "hybrid_search_context",
+            "min_relevance",
+            "number",
+            false,
+            NO,
+            Some(0),
+            Some(1),
+            &[],
+        ),
         (
             "list_artifacts",
             "cursor",

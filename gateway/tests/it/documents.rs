@@ -1,4 +1,4 @@
-//! docs/gateway.md lists every setting.
+//! docs/gateway.md lists every setting of `stdio` and `http`, and together with docs/agents.md every setting of `hook`.
 
 use clap::CommandFactory as _;
 use context_gateway::cli::Cli;
@@ -13,8 +13,8 @@ fn every_setting_is_documented_with_its_flag_and_default() {
         ("http", gateway),
         ("hook", &format!("{gateway}{agents}")),
     ] {
-        let transport = command.find_subcommand(name).unwrap();
-        for argument in transport
+        let subcommand = command.find_subcommand(name).unwrap();
+        for argument in subcommand
             .get_arguments()
             .filter(|argument| argument.get_long() != Some("help") && !argument.is_hide_set())
         {

@@ -260,10 +260,12 @@ pub fn setup_with(credentials: Credentials, tools: Selection) -> Setup {
 
 /// The id of the artifact in the sample replies.
 pub const ARTIFACT: &str = "019aa3f0-c2b0-7d5e-8a4b-6c1d2e3f4a5b";
+/// The path of that artifact.
+const PATH: &str = "/plans/t.md";
 const CREATED: &str = "2026-11-21T10:00:00.000001Z";
 const UPDATED: &str = "2026-11-21T10:00:00.000002Z";
 
-/// A sample reply to an operation, with most of the keys that it can have. Artifacts have no path.
+/// A sample reply to an operation, with most of the keys that it can have.
 pub fn sample(operation: &str) -> Value {
     let entry = json!({"id": 42, "thread_id": "t", "source": "agent", "content_type": "multimodal", "text_content": "Ünïcode \u{1f600}",
         "summary": "", "metadata": {"a": {"b": [1, 2.5, null, true, "x"]}}, "tags": ["a", "b"], "created_at": "2026-11-21T10:00:00.000001Z",
@@ -326,12 +328,15 @@ pub fn sample(operation: &str) -> Value {
         }
         "hybrid_search_context" => {
             let scores = json!({"rrf": 0.1, "fts_rank": 1, "semantic_rank": null, "fts_score": 1.5, "semantic_distance": null, "rerank_score": null});
+            let artifact = json!({"artifact_id": ARTIFACT, "title": "T", "path": PATH, "text_content": "# T",
+                "is_text_content_truncated": false, "metadata": {"a": [1]}, "created_at": CREATED, "updated_at": UPDATED,
+                "version": 2, "scores": scores, "relevance": 0.5});
             let mut hit = hit(scores);
             hit["relevance"] = json!(0.75);
             hit["snippet"] = json!("...x...");
             hit["highlighted"] = json!("<mark>x</mark>");
-            json!({"query": "q", "fusion_method": "rrf", "search_modes_used": ["fts"], "fts_count": 1, "semantic_count": 0,
-                "results": [hit], "count": 1, "has_more": false, "stats": stats, "warnings": ["w"], "revision": 9})
+            json!({"query": "q", "fusion_method": "rrf", "search_modes_used": ["fts"], "fts_count": 2, "semantic_count": 0,
+                "results": [hit, artifact], "count": 2, "has_more": false, "stats": stats, "warnings": ["w"], "revision": 9})
         }
         "list_threads" => {
             json!({"threads": [{"thread_id": "t", "entry_count": 2, "source_types": 2, "sources": {"user": 1, "agent": 1},
@@ -351,24 +356,25 @@ pub fn sample(operation: &str) -> Value {
             "revision": 9})
         }
         "create_artifact" => {
-            json!({"id": ARTIFACT, "title": "T", "content": "# T", "metadata": {"a": [1]}, "created_at": CREATED,
+            json!({"id": ARTIFACT, "title": "T", "content": "# T", "metadata": {"a": [1]}, "path": PATH, "created_at": CREATED,
                 "message": "Created artifact: T", "version": 1, "revision": 9})
         }
         "list_artifacts" => {
-            json!({"result": [{"id": ARTIFACT, "title": "T", "content_preview": "# T", "metadata": {}, "created_at": CREATED,
-            "updated_at": UPDATED}], "total": 2, "has_more": true, "next_cursor": "c", "revision": 9})
+            json!({"result": [{"id": ARTIFACT, "title": "T", "content_preview": "# T", "metadata": {}, "path": PATH,
+            "created_at": CREATED, "updated_at": UPDATED}], "total": 2, "has_more": true, "next_cursor": "c", "revision": 9})
         }
         "search_artifacts" => {
-            json!({"result": [{"id": ARTIFACT, "title": "T", "content_preview": "# T", "metadata": {},
-            "relevance_context": "Matched query: 't'", "created_at": CREATED}], "has_more": false, "revision": 9})
+            json!({"result": [{"id": ARTIFACT, "title": "T", "content_preview": "# T", "metadata": {}, "path": PATH,
+            "relevance_context": "Matched query: 't'", "relevance": 0.5, "snippet": "...t...", "created_at": CREATED}],
+            "has_more": false, "revision": 9})
         }
         "get_artifact" => {
-            json!({"id": ARTIFACT, "title": "T", "content": "# T", "metadata": {}, "created_at": CREATED, "updated_at": UPDATED,
-                "version": 2, "revision": 9})
+            json!({"id": ARTIFACT, "title": "T", "content": "# T", "metadata": {}, "path": PATH, "created_at": CREATED,
+                "updated_at": UPDATED, "version": 2, "revision": 9})
         }
         "update_artifact" => {
-            json!({"id": ARTIFACT, "title": "T", "content": "# T", "metadata": {}, "created_at": CREATED, "updated_at": UPDATED,
-                "version": 2, "message": "Updated artifact: T", "revision": 9})
+            json!({"id": ARTIFACT, "title": "T", "content": "# T", "metadata": {}, "path": PATH, "created_at": CREATED,
+                "updated_at": UPDATED, "version": 2, "message": "Updated artifact: T", "revision": 9})
         }
         "delete_artifact" => {
             json!({"message": "Successfully deleted artifact", "artifact_id": ARTIFACT, "revision": 9})

@@ -58,6 +58,8 @@ async fn many_gateways_start_one_detached_service() {
         Some(socket.clone()),
         ServiceProgram::at(command),
     ));
+    // The tasks stand for gateways. They share one `LocalService`: another one would compare its settings with those of
+    // the service, which the fake program cannot do.
     let connecting: Vec<_> = (0..8)
         .map(|_| {
             let service = service.clone();

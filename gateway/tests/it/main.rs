@@ -1,4 +1,5 @@
-//! The gateway against a fake context service that records requests and returns prepared replies.
+//! The gateway against a fake context service that records requests and returns prepared replies. Some tests use
+//! the real service instead.
 
 mod arguments;
 mod batches;

@@ -170,7 +170,7 @@ async fn the_hook_of_a_plugin_does_nothing_where_the_settings_have_it() {
     let before = fake.seen().len();
     fire(&home, true, &backend);
     assert!(fake.seen().len() > before, "the plugin alone works");
-    // Settings that cannot be read have no hook.
+    // Settings that cannot be parsed have no hook.
     std::fs::write(&settings, "{").unwrap();
     let before = fake.seen().len();
     fire(&home, true, &backend);

@@ -40,7 +40,7 @@ fn planted() -> Vec<Planted> {
         .collect()
 }
 
-/// Whether a text still contains any six consecutive characters of the secret, or a shorter secret as a whole.
+/// Whether a text still contains any six consecutive bytes of the secret, or a shorter secret as a whole.
 fn leaks(text: &str, secret: &str) -> bool {
     let bytes = secret.as_bytes();
     bytes.windows(bytes.len().min(6)).any(|part| {

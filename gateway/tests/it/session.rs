@@ -4,7 +4,7 @@ use axum::Router;
 use axum::body::Body;
 use axum::http::{Request, StatusCode};
 use context_gateway::http::{HttpConfig, app};
-use context_gateway::memory::Budget;
+use context_gateway::memory::{BYTES_PER_BYTE, BYTES_PER_VALUE, Budget};
 use serde_json::{Value, json};
 use tokio::io::{
     AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, DuplexStream, Lines, ReadHalf, WriteHalf,
@@ -60,6 +60,12 @@ pub fn router(setup: &Setup) -> Router {
 /// Enough memory for one message of the largest size.
 pub fn budget() -> std::sync::Arc<Budget> {
     Budget::new(8 * MAX_MESSAGE_BYTES)
+}
+
+/// The memory that the gateway counts for a request over HTTP with this body.
+pub fn memory_of(body: &str) -> usize {
+    let values = body.matches(['{', '[', ',']).count();
+    body.len() * BYTES_PER_BYTE + values * BYTES_PER_VALUE
 }
 
 /// Requests that the gateway cannot read, and the code of the error that each must get. Their id is `ID`.

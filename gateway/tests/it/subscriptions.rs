@@ -114,7 +114,7 @@ async fn a_listener_hears_of_what_it_listens_to() {
     let stream = setup.fake.watching().await;
     assert_eq!(stream.cursor, "now");
     send(&stream, "1", Frame::Opened(pb::Opened::default())).await;
-    // It may have changed between the acknowledgement and the stream.
+    // The thread may have changed between the acknowledgement and the opening of the stream.
     assert_eq!(updated(&mut pipe).await, THREAD);
     send(&stream, "2", change("context", "7", Some("other"))).await;
     send(&stream, "3", change("context", "7", Some("a/b"))).await;

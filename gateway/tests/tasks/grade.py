@@ -3,7 +3,7 @@
 
 TASKS has the tasks with their keys, LIST the tools that the reader saw (name, description, inputSchema), and each of
 ANSWERS a list of {task, tool, arguments}. A call is wrong by its tool or by its parameters: it does not fit the input
-schema, breaks the key, or filters by something that the user did not ask for.
+schema, breaks the key, or selects or changes something that the user did not ask for.
 """
 import json
 import re
@@ -11,7 +11,8 @@ import sys
 
 import jsonschema
 
-# Parameters that select entries. A call is wrong if it has one that its key does not name.
+# Parameters that select entries and documents, or change them. A call is wrong if it has one of them that its key does
+# not name, with another value than the default. Tools that store or create are exempt.
 NARROWING = {
     "thread_id", "thread_ids", "context_ids", "source", "tags", "content_type", "metadata", "metadata_filters",
     "metadata_patch", "start_date", "end_date", "older_than_days", "entity", "include",
@@ -21,7 +22,10 @@ ABSENT = object()
 
 
 def fits(wanted, got):
-    """Whether a value is what the key wants: equal to it, or accepted by its matcher (an object with one `$` name)."""
+    """Whether a value is what the key wants: equal to it, or accepted by its matcher (an object with one `$` name).
+
+    An object may have more members than the key names.
+    """
     if isinstance(wanted, dict) and len(wanted) == 1 and next(iter(wanted)).startswith("$"):
         (name, value), = wanted.items()
         if name == "$absent":
