@@ -40,7 +40,7 @@ impl CpuTimes {
         self
     }
 
-    /// Adds another difference to this one.
+    /// Adds the times of another process or interval.
     pub fn add(&mut self, other: &Self) {
         for (id, (name, us)) in &other.0 {
             self.0.entry(*id).or_insert_with(|| (name.clone(), 0.0)).1 += us;
@@ -52,7 +52,8 @@ impl CpuTimes {
         self.0.values().fold(0.0, |sum, (_, us)| sum + us)
     }
 
-    /// Microseconds by thread name, highest first.
+    /// Microseconds by thread name, highest first. Numbers at the end of names are cut. Threads that used no time are
+    /// left out.
     pub fn by_thread(&self) -> Vec<(String, f64)> {
         let mut names = BTreeMap::new();
         for (name, us) in self.0.values() {

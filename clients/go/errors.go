@@ -15,13 +15,18 @@ func reason(err error) string {
 	return ""
 }
 
-// violations returns the invalid fields of the request: name to description.
+// violations returns the invalid fields of the request: name to description. Several descriptions of a field are joined
+// with "; ".
 func violations(err error) map[string]string {
 	fields := map[string]string{}
 	for _, detail := range status.Convert(err).Details() {
 		if bad, ok := detail.(*errdetails.BadRequest); ok {
 			for _, violation := range bad.GetFieldViolations() {
-				fields[violation.GetField()] = violation.GetDescription()
+				description := violation.GetDescription()
+				if earlier, ok := fields[violation.GetField()]; ok {
+					description = earlier + "; " + description
+				}
+				fields[violation.GetField()] = description
 			}
 		}
 	}

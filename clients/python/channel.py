@@ -1,4 +1,4 @@
-"""Opens the connection to a service: in plain text, or with TLS through the proxy that offers it."""
+"""Opens the connection to a service: in plain text, or with TLS to a proxy in front of it."""
 
 import grpc
 
@@ -6,8 +6,8 @@ import grpc
 def open_channel(address, options=None, *, root_certificates=None):
     """A channel to `host:port` or `http://host:port` in plain text, or to `https://host:port` with TLS.
 
-    `root_certificates` are the authorities to trust, as PEM bytes; with them `host:port` means TLS too. Without them
-    they come from the file that GRPC_DEFAULT_SSL_ROOTS_FILE_PATH names, else from gRPC's own list.
+    `root_certificates` are the authorities to trust, as PEM bytes; with them `host:port` means TLS too. By default,
+    gRPC trusts those in the file that GRPC_DEFAULT_SSL_ROOTS_FILE_PATH names, else those in its own list.
     """
     scheme, _, target = address.partition("://")
     if (scheme := scheme.lower()) not in ("http", "https"):  # No URL, or one such as unix:///run/context.sock.

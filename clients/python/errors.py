@@ -11,9 +11,12 @@ def reason(error):
 
 
 def violations(error):
-    """The invalid fields of the request: name to description."""
+    """The invalid fields of the request: name to description. Several descriptions of a field are joined with `; `."""
     bad_request = _detail(error, error_details_pb2.BadRequest)
-    return {} if bad_request is None else {violation.field: violation.description for violation in bad_request.field_violations}
+    fields = {}
+    for violation in bad_request.field_violations if bad_request is not None else ():
+        fields.setdefault(violation.field, []).append(violation.description)
+    return {field: "; ".join(descriptions) for field, descriptions in fields.items()}
 
 
 def _detail(error, kind):

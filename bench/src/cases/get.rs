@@ -66,7 +66,7 @@ pub async fn run(
     let hop = HttpGateway::start_floor(&echo.socket)?;
     let stdio = Stdio::start(stdio_floor(&echo.socket)?).await?;
     // An MCP reply contains the JSON of the entry twice, as text and as structured content. Twice the bytes make the
-    // floor's reply equally long.
+    // floor's reply about as long.
     let text = format!("{0}{0}", String::from_utf8_lossy(&json_bytes));
     let line = call("echo", json!({"text": text})).to_string() + "\n";
     let request = Message::mcp(&call("echo", json!({"text": text})));
@@ -150,7 +150,7 @@ pub async fn run(
         transport(&transports[3], "MCP HTTP", loaded),
     ];
     if loaded.images {
-        // MCP sends images as separate content blocks, so the echo of a text is not a floor for them.
+        // Not measured over MCP: a reply has the image twice, as base64 in the text and in the structured content.
         contenders.truncate(4);
     }
     let gets = if loaded.images {

@@ -3,6 +3,7 @@ use std::fmt;
 use base64::Engine as _;
 use base64::alphabet;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
+use serde::de::Visitor;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::{JsonObject, Limits, Metadata, Violations};
@@ -42,9 +43,22 @@ impl fmt::Debug for ImageBytes {
 
 impl<'de> Deserialize<'de> for ImageBytes {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = std::borrow::Cow::<'de, str>::deserialize(deserializer)?;
-        Self::decode(&text)
-            .map_err(|e| serde::de::Error::custom(format_args!("not valid base64: {e}")))
+        deserializer.deserialize_str(Base64Text)
+    }
+}
+
+/// Decodes base64 without a copy of the text.
+struct Base64Text;
+
+impl Visitor<'_> for Base64Text {
+    type Value = ImageBytes;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a string")
+    }
+
+    fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<ImageBytes, E> {
+        ImageBytes::decode(text).map_err(|e| E::custom(format_args!("not valid base64: {e}")))
     }
 }
 
@@ -109,7 +123,8 @@ pub struct NewImage {
 impl NewImage {
     const MAX_MIME_CHARS: usize = 128;
 
-    /// Validates the images of one entry. `total` sums the bytes of the whole request.
+    /// Validates the images of one entry. `total` sums the bytes of the whole request. If there are violations, the
+    /// images must not be used.
     pub fn parse_all(
         given: Vec<ImageInput>,
         field: &str,

@@ -34,7 +34,7 @@ pub enum SignInError {
     #[error("too many codes were sent")]
     TooMany,
     /// The issuer cannot be reached, or its response cannot be used.
-    #[error("the issuer of tokens cannot be reached")]
+    #[error("the issuer of tokens cannot be reached, or its response cannot be used")]
     Unavailable,
 }
 

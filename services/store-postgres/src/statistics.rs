@@ -109,7 +109,7 @@ impl Reading for CountUsage {
              (SELECT count(*) FROM context.artifacts AS a WHERE a.owner_id = ?) AS artifacts, \
              ((SELECT coalesce(sum(octet_length(e.text) + octet_length(e.metadata::text)), 0) FROM context.entries AS e \
                WHERE e.owner_id = ?) \
-              + (SELECT coalesce(sum(octet_length(i.data)), 0) FROM context.images AS i WHERE i.owner_id = ?) \
+              + (SELECT coalesce(sum(octet_length(i.data) + coalesce(octet_length(i.metadata::text), 0)), 0) FROM context.images AS i WHERE i.owner_id = ?) \
               + (SELECT coalesce(sum(octet_length(v.title) + octet_length(v.content) + octet_length(v.metadata::text)), 0) \
                  FROM context.artifact_versions AS v WHERE v.owner_id = ?) \
               + (SELECT coalesce(sum(octet_length(k.key) + octet_length(k.outcome) + ?), 0) FROM context.idempotency AS k \
@@ -169,7 +169,7 @@ impl Reading for StatisticsWithin {
               count(*) FILTER (WHERE source = 'agent') AS agent_count, count(*) FILTER (WHERE image_count > 0) AS multimodal_count, \
               coalesce(sum(image_count), 0)::bigint AS image_count, \
               (SELECT count(DISTINCT tag) FROM reached AS r, unnest(r.tags) AS tag) AS tag_count, \
-              (coalesce(sum(bytes), 0) + (SELECT coalesce(sum(octet_length(data)), 0) FROM context.images \
+              (coalesce(sum(bytes), 0) + (SELECT coalesce(sum(octet_length(data) + coalesce(octet_length(metadata::text), 0)), 0) FROM context.images \
                WHERE owner_id = ? AND id IN (SELECT id FROM reached WHERE image_count > 0)))::bigint AS database_bytes \
               FROM reached) AS counts WHERE o.owner_id = ?",
             Bind::text(owner.as_str()),

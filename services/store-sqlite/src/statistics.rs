@@ -87,7 +87,7 @@ pub(crate) fn within(
         .bind(Bind::Int(number))
         .push(" AND row_id IN (SELECT row_id FROM reached)) AS tags, ");
     select.push(
-        "coalesce(sum(bytes), 0) + (SELECT coalesce(sum(octet_length(data)), 0) FROM images WHERE owner = ",
+        "coalesce(sum(bytes), 0) + (SELECT coalesce(sum(octet_length(data) + coalesce(octet_length(metadata), 0)), 0) FROM images WHERE owner = ",
     );
     select.bind(Bind::Int(number)).push(
         " AND row_id IN (SELECT row_id FROM reached WHERE image_count > 0)) AS bytes FROM reached",
@@ -147,7 +147,7 @@ pub(crate) fn usage(conn: &mut SqliteConnection, owner: &Owner) -> Result<Usage,
     );
     select
         .bind(Bind::Int(owner.owner))
-        .push(") + (SELECT coalesce(sum(octet_length(data)), 0) FROM images WHERE owner = ");
+        .push(") + (SELECT coalesce(sum(octet_length(data) + coalesce(octet_length(metadata), 0)), 0) FROM images WHERE owner = ");
     select.bind(Bind::Int(owner.owner));
     select
         .push(") + (SELECT coalesce(sum(octet_length(title) + octet_length(content) + octet_length(metadata)), 0) \

@@ -81,7 +81,7 @@ const CHECKS: &[(&str, &str)] = &[
     ),
     (
         "a chunk belongs to an entry of its owner",
-        "SELECT owner, row_id FROM chunks EXCEPT SELECT owner, row_id FROM entries",
+        "SELECT owner, row_id FROM chunks WHERE row_id > 0 EXCEPT SELECT owner, row_id FROM entries",
     ),
     (
         "each chunk has a vector, and each vector a chunk",
@@ -97,7 +97,7 @@ const CHECKS: &[(&str, &str)] = &[
         "SELECT set_id FROM chunks EXCEPT SELECT set_id FROM embedding_sets",
     ),
     (
-        "an entry has all chunks of its text or none",
+        "an entry's chunks are numbered from 0 without a gap",
         "SELECT row_id FROM chunks GROUP BY row_id, set_id HAVING count(*) <> max(position) + 1 OR min(position) <> 0",
     ),
     (
@@ -117,25 +117,29 @@ const CHECKS: &[(&str, &str)] = &[
         "versions of an entry follow each other",
         "SELECT * FROM (SELECT entity_id, operation, version, lag(version) OVER w AS before, lag(operation) OVER w AS did FROM changes \
          WHERE entity = 'context' WINDOW w AS (PARTITION BY owner, entity_id ORDER BY revision)) \
-         WHERE NOT CASE operation WHEN 'create' THEN version = 1 AND before IS NULL WHEN 'update' THEN version = before + 1 AND did <> 'delete' \
-         WHEN 'delete' THEN did <> 'delete' ELSE 0 END",
+         WHERE NOT CASE operation WHEN 'create' THEN version = 1 AND before IS NULL WHEN 'update' THEN version = before + 1 AND coalesce(did, 'delete') <> 'delete' \
+         WHEN 'delete' THEN coalesce(did, 'delete') <> 'delete' ELSE 0 END",
     ),
     (
-        "the last change of an entry is the entry",
+        "the last change of an entry has its thread and version",
         "SELECT owner, CAST(entity_id AS INTEGER), thread_id, version FROM (SELECT *, row_number() OVER (PARTITION BY owner, entity_id \
          ORDER BY revision DESC) AS age FROM changes WHERE entity = 'context') WHERE age = 1 AND operation <> 'delete' \
          EXCEPT SELECT owner, id, thread_id, version FROM entries",
     ),
     (
-        "every entry has its change",
+        "every entry has a last change with its thread and version",
         "SELECT owner, id, thread_id, version FROM entries EXCEPT SELECT owner, CAST(entity_id AS INTEGER), thread_id, version FROM \
          (SELECT *, row_number() OVER (PARTITION BY owner, entity_id ORDER BY revision DESC) AS age FROM changes WHERE entity = 'context') \
          WHERE age = 1 AND operation <> 'delete'",
     ),
+    (
+        "every owner with entries has a full-text table",
+        "SELECT 'fts_' || owner FROM entries EXCEPT SELECT name FROM sqlite_schema",
+    ),
 ];
 
 /// Checks the file, its indexes, and every count and list derived from the entries. Returns a line for every
-/// inconsistency.
+/// inconsistency. Artifacts are not checked.
 #[must_use]
 pub fn audit(database: &Path) -> Vec<String> {
     register_tokenizer();
@@ -200,9 +204,10 @@ fn count(conn: &mut SqliteConnection, sql: &str) -> QueryResult<i64> {
     )
 }
 
-/// The full-text tables, one per owner. The owner's number is at the end of the name.
+/// The full-text tables of entries, one per owner. The owner's number is at the end of the name.
 fn full_text_tables(conn: &mut SqliteConnection) -> QueryResult<Vec<String>> {
-    let sql = "SELECT name AS line FROM sqlite_schema WHERE type = 'table' AND sql LIKE 'CREATE VIRTUAL TABLE%fts5%'";
+    let sql = "SELECT name AS line FROM sqlite_schema WHERE type = 'table' AND sql LIKE 'CREATE VIRTUAL TABLE%fts5%' \
+         AND name NOT GLOB 'fts_artifacts_*'";
     Ok(diesel::sql_query(sql)
         .load::<Line>(conn)?
         .into_iter()

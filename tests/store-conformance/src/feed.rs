@@ -220,7 +220,7 @@ async fn woken(subscription: &mut Subscription) {
     .await;
 }
 
-/// The erasure of the owner also wakes them, because its feed ends.
+/// The erasure of an owner also wakes its subscribers, because the feed ends.
 async fn a_commit_wakes_those_who_wait_for_changes_of_its_owner(store: &dyn Store) {
     let owner = OwnerId::new("followed");
     let mut followed = store.changes().notifier().subscribe(&owner);
@@ -250,7 +250,7 @@ async fn compact(store: &dyn Store, retention: Retention) -> u64 {
     loop {
         match store.changes().compact(retention).await.expect("compacted") {
             0 => return removed,
-            moved => removed += moved,
+            batch => removed += batch,
         }
     }
 }

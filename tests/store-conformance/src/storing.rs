@@ -155,8 +155,8 @@ async fn a_clock_that_jumped_forward_pins_no_thread(store: &dyn Store) {
 }
 behaviour!(a_clock_that_jumped_forward_pins_no_thread(store));
 
-/// After other deletes, the newest entry stays the newest. When it is deleted, the last one with a plausible time
-/// becomes the newest. An entry with an implausible time does only if there is no other.
+/// If another entry is deleted, the newest entry stays the newest. If the newest is deleted, the last one with a
+/// plausible time becomes the newest. An entry with an implausible time becomes the newest only if no other is left.
 async fn deletes_choose_the_newest_entry_despite_a_clock_that_jumped(store: &dyn Store) {
     let mut ids = Vec::new();
     for (text, seconds) in [

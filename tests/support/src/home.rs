@@ -63,7 +63,8 @@ impl Home {
         self.path().join("service.sock")
     }
 
-    /// A command with these settings, and `PATH` alone of the test run's environment. It listens on a port that the
+    /// A command that runs this binary of the workspace with these settings. Of the test run's environment it has only
+    /// `PATH`. It listens on a port that the
     /// system chooses. Its process is killed when the test ends, also when the test panics or is killed.
     #[must_use]
     pub fn command(&self, name: &str) -> Command {

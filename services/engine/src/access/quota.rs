@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use context_model::{Error, JsonObject, NewImage, Reason, Result, Timestamp};
+use context_model::{Error, JsonObject, Metadata, NewImage, Reason, Result, Timestamp};
 use context_store::{OwnerId, Store, Usage};
 
 use crate::error::store_error;
@@ -232,15 +232,20 @@ pub(crate) fn stored_bytes(
     metadata: Option<&JsonObject>,
     images: Option<&[NewImage]>,
 ) -> u64 {
-    let metadata = metadata
-        .and_then(|metadata| serde_json::to_string(metadata).ok())
-        .map_or(0, |text| text.len());
+    let metadata = metadata.map_or(0, json_bytes);
     let images: usize = images
         .unwrap_or_default()
         .iter()
-        .map(|image| image.data.len())
+        .map(|image| {
+            let metadata = image.metadata.as_ref().map(Metadata::as_object);
+            image.data.len() + metadata.map_or(0, json_bytes)
+        })
         .sum();
     (text.len() + metadata + images) as u64
+}
+
+fn json_bytes(object: &JsonObject) -> usize {
+    serde_json::to_string(object).map_or(0, |text| text.len())
 }
 
 /// The number of bytes that a version of an artifact adds to the owner's usage.
@@ -251,6 +256,17 @@ pub(crate) fn version_bytes(title: &str, content: &str, metadata: &JsonObject) -
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_image_adds_its_bytes_and_its_metadata() {
+        let object = JsonObject::from_iter([("a".to_owned(), 1.into())]);
+        let image = NewImage {
+            data: vec![0; 5],
+            mime_type: "image/png".to_owned(),
+            metadata: Some(Metadata::from_stored(object)),
+        };
+        assert_eq!(stored_bytes("text", None, Some(&[image])), 4 + 5 + 7);
+    }
 
     #[test]
     fn a_version_adds_its_title_content_and_metadata() {

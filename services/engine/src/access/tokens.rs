@@ -67,7 +67,7 @@ impl Tokens {
                 Err(unauthenticated())
             }
             Err(TokenError::Unavailable { retry_after }) => {
-                let sentence = "the token issuer cannot be reached, so this token cannot be checked; retry later";
+                let sentence = "the token issuer's keys are not available, so this token cannot be checked; retry later";
                 Err(Error::new(Reason::IssuerUnavailable, sentence).with_retry_after(retry_after))
             }
         }
@@ -192,7 +192,7 @@ fn not_signed_in(error: SignInError) -> Error {
         .with_retry_after(RETRY_SIGN_IN),
         SignInError::Unavailable => Error::new(
             Reason::IssuerUnavailable,
-            "the token issuer cannot be reached, so no one can sign in; retry later",
+            "the token issuer cannot be reached or its response cannot be used, so no one can sign in; retry later",
         )
         .with_retry_after(RETRY_SIGN_IN),
     }

@@ -82,8 +82,8 @@ impl Contexts {
     /// Updates up to 100 entries in one transaction.
     ///
     /// # Errors
-    /// The errors of [`update_context`](Self::update_context). With `atomic` the call fails with the first invalid
-    /// item's error, which names the item's index.
+    /// As [`update_context`](Self::update_context). With `atomic` the call fails with the first invalid item's error,
+    /// which names the item's index. Otherwise the reply has each item's error.
     pub async fn update_context_batch(
         &self,
         caller: &Caller,
@@ -165,7 +165,7 @@ impl Contexts {
     }
 }
 
-/// Maximum number of bytes that an update adds.
+/// Maximum number of bytes that an update adds to the owner's usage, in which tags do not count.
 fn added_bytes(update: &EntryUpdate) -> u64 {
     let EntryUpdate {
         text,

@@ -272,8 +272,53 @@ impl Predecessor {
                 "ENABLE_EMBEDDING_GENERATION is false, but --embedding-provider names a provider; remove one of them".to_owned(),
             );
         }
+        // The environment has no such address, or the key would not be renamed. So a flag gave it.
+        let models = &config.models;
+        for (url, flag, address, ours, key) in [
+            (
+                "EMBEDDING_URL",
+                "--embedding-url",
+                &models.embedding_url,
+                "EMBEDDING_API_KEY",
+                &models.embedding_api_key,
+            ),
+            (
+                "SUMMARY_URL",
+                "--summary-url",
+                &models.summary_url,
+                "SUMMARY_API_KEY",
+                &models.summary_api_key,
+            ),
+        ] {
+            let renamed = self.values.iter().find(|value| {
+                value.ours == ours
+                    && is_for_own_address(value.theirs)
+                    && key.as_ref().is_some_and(|key| key.reveal() == value.value)
+            });
+            if let Some(Value { theirs, .. }) = renamed
+                && address.is_some()
+                && self.value(url).is_none()
+            {
+                return Err(format!(
+                    "{theirs} is not sent to the address in {flag}; if it is meant for that address, set {ours}, else remove {theirs}"
+                ));
+            }
+        }
         Ok(())
     }
+}
+
+/// Whether this name sets a key that goes only to its provider's own address.
+fn is_for_own_address(theirs: &str) -> bool {
+    NAMES.iter().any(|(name, handling)| {
+        let Handling::Renamed(_, renamings) = handling else {
+            return false;
+        };
+        *name == theirs
+            && renamings
+                .iter()
+                .any(|renaming| matches!(renaming.when, When::OwnAddress(..)))
+    })
 }
 
 /// Whether a setting of ours has this value. The default of STORAGE_BACKEND is sqlite; a provider has to be named.

@@ -39,8 +39,8 @@ pub async fn start(config: &Config, follow: &Follow, key: Key) -> Result<Followi
     config.storage.db_path = file(&follow.to)?;
     let owner = migrate_data::owner(&follow.owner)?;
     let source = Source::new(follow.source.trim(), key)?;
-    // The first snapshot can take long, so errors are found before it. The addresses are released again, because there
-    // is nothing to serve before the snapshot is complete.
+    // The first snapshot can take long, so settings, addresses and the database are checked before it. The addresses are
+    // released again, because there is nothing to serve before the snapshot is complete.
     drop(listen(&config).await.map_err(|error| error.to_string())?);
     let store = try_open(&config).await.map_err(|error| error.to_string())?;
     let store = Arc::new(store);
@@ -132,12 +132,12 @@ fn ended(why: Result<String, tokio::task::JoinError>) -> String {
     why.unwrap_or_else(|error| format!("following ended: {error}"))
 }
 
-/// The file that `sqlite:///PATH` names.
+/// The file that `sqlite://PATH` names. A relative path is below the current directory.
 fn file(to: &str) -> Result<PathBuf, String> {
     match to.trim().strip_prefix("sqlite://") {
         Some(path) if !path.is_empty() => Ok(context_model::local::absolute(
             &context_model::local::expand_home(path),
         )),
-        _ => Err("--to must be sqlite:///PATH, as in sqlite:///home/me/copy.db".to_owned()),
+        _ => Err("--to must be sqlite://PATH, as in sqlite:///home/me/copy.db".to_owned()),
     }
 }

@@ -19,9 +19,11 @@ static SHAPES: LazyLock<Shapes> = LazyLock::new(|| {
         .unwrap_or_default()
 });
 
-/// Decoders reject deeper nesting.
-const MAX_DEPTH: u32 = 128;
-/// Memory of a decoded field: an entry of a map with its key and its value.
+/// Nesting that is counted. Metadata has up to 64 levels of three messages each. The decoder's own limit does not apply
+/// to it, because each object is decoded as a separate message. Whatever is nested deeper counts like a malformed field.
+const MAX_DEPTH: u32 = 256;
+/// Memory of a decoded field: a member of an object with its key and its value. Messages of the first two levels, such as
+/// the items of a batch, count three times.
 pub const BYTES_PER_FIELD: usize = 128;
 /// How many numbers of a packed list count as a field. A number takes 8 bytes decoded, and a list that grows reserves
 /// up to twice its length.
@@ -30,8 +32,8 @@ const NUMBERS_PER_FIELD: usize = BYTES_PER_FIELD / 16;
 /// The number of fields in the request message of the method at this path, nested ones included; 0
 /// for paths outside the API. After a malformed field or a group, each byte that is left counts as
 /// a field, because a decoder may read further: it skips groups, and compares the end of a nested
-/// message only after its last field. Packed numbers count by their bytes, which are at least as
-/// many.
+/// message only after its last field. Eight bytes of packed numbers count as one field; each number
+/// has at least one byte.
 #[must_use]
 pub fn count(path: &str, message: &[Bytes]) -> usize {
     let Some(&shape) = SHAPES.requests.get(path) else {
@@ -220,12 +222,16 @@ impl Shapes {
                         .iter()
                         .find(|(number, _)| *number == tag >> 3);
                     match field {
-                        Some((_, Field::Message(nested))) if depth < MAX_DEPTH => {
+                        Some((_, Field::Message(_))) if depth == MAX_DEPTH => return None,
+                        Some((_, Field::Message(nested))) => {
+                            if depth < 2 {
+                                *fields += 2;
+                            }
                             self.walk(*nested, data, nested_end, depth + 1, fields)?;
                         }
                         Some((_, Field::Numbers)) => *fields += length / NUMBERS_PER_FIELD,
                         Some((_, Field::Json)) => *fields += data.json_values(nested_end)?,
-                        Some((_, Field::Message(_))) | None => {}
+                        None => {}
                     }
                     nested_end - data.position
                 }
@@ -299,6 +305,15 @@ mod tests {
                 )
             ) < 20
         );
+    }
+
+    #[test]
+    fn values_below_all_levels_of_metadata_are_counted() {
+        let mut value = serde_json::json!(vec![1; 1000]);
+        for _ in 0..50 {
+            value = serde_json::json!({ "a": value });
+        }
+        assert!(count(STORE, &store("x", value)) >= 1000);
     }
 
     #[test]
@@ -390,11 +405,11 @@ mod tests {
             ..Default::default()
         };
         let path = "/context.v1.ContextService/DeleteContext";
-        assert_eq!(count(path, &message.encode_to_vec()), 1002);
+        assert_eq!(count(path, &message.encode_to_vec()), 1004);
     }
 
     #[test]
-    fn no_change_of_a_byte_and_no_end_is_more_than_malformed() {
+    fn changed_and_truncated_messages_never_panic() {
         let message = store(
             "text",
             serde_json::json!({"a": {"b": [1, "two", {"c": null}]}, "d": 2.5}),

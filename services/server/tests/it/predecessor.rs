@@ -196,6 +196,14 @@ fn keys_in_the_environment_choose_no_provider_and_go_to_no_other_address() {
     ]);
     assert_eq!(found.value("EMBEDDING_API_KEY"), None);
     assert!(found.warnings()[0].contains("OPENAI_API_KEY is not sent"));
+    let found = translated(&[("EMBEDDING_PROVIDER", "openai"), ("OPENAI_API_KEY", "sk-1")]);
+    let other = "--embedding-url=http://other.example/v1";
+    let refused = found.check(&settings(&[other, "--embedding-api-key=sk-1"]));
+    assert!(refused.unwrap_err().contains("OPENAI_API_KEY is not sent"));
+    assert_eq!(
+        found.check(&settings(&[other, "--embedding-api-key=of-other"])),
+        Ok(())
+    );
     let found = translated(&[
         ("EMBEDDING_PROVIDER", "openai"),
         ("OPENAI_API_KEY", "sk-1"),

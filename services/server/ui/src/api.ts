@@ -24,6 +24,7 @@ export type ArtifactItem = Schemas["ArtifactSummary"] | Schemas["ArtifactHit"];
 export interface Found {
   results: Hit[];
   count: number;
+  has_more: boolean;
   revision: number;
   warnings?: string[];
   stats?: Schemas["QueryStats"] | null;

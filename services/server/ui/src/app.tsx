@@ -64,7 +64,7 @@ export function Page() {
       setKey(undefined);
       takeAllBack();
       if (reason === PAGE_CLOSED) return setSession({ state: "closed" });
-      setSession({ state: "key", busy: false, ...(had ? { why: "This key is not accepted: it is wrong, expired or deactivated." } : {}) });
+      setSession({ state: "key", busy: false, ...(had ? { why: "This key or token is not accepted: it is wrong, expired or deactivated." } : {}) });
     });
     void open();
   }, []);
@@ -164,10 +164,12 @@ function Shell({ rights, leave }: { rights: Rights; leave: () => void }) {
             ))}
           </nav>
           <div class="foot">
-            <p class={`live ${app.trouble ? "down" : "up"}`} title={`Revision ${app.revision}`}>
-              <span class="dot" aria-hidden="true" />
-              {app.trouble ? "not connected" : "live"}
-            </p>
+            {(rights.contexts.read || rights.artifacts.read) && (
+              <p class={`live ${app.trouble ? "down" : "up"}`} title={app.revision < 0 ? undefined : `Revision ${app.revision}`}>
+                <span class="dot" aria-hidden="true" />
+                {app.trouble ? "not connected" : ready ? "live" : "connecting"}
+              </p>
+            )}
             {hasKey() && (
               <Button small tone="quiet" icon="out" onClick={leave}>
                 Sign out
@@ -206,7 +208,7 @@ function CurrentView({ route }: { route: Route }) {
   }
 }
 
-/** Follows the one stream of changes of the whole page. `ready` once the stream has started. */
+/** Follows the one stream of changes of the whole page. `ready`: the stream has started, or the key may read nothing, so there is no stream. */
 function useChangeStream(rights: Rights): { app: App; ready: boolean } {
   const [state, setState] = useState({ revision: -1, fresh: 0, epoch: 0 });
   const [trouble, setTrouble] = useState<ApiError | null>(null);
@@ -270,11 +272,11 @@ function ConnectionLine({ trouble }: { trouble: ApiError }) {
     <p class="trouble line" role="status">
       <Icon name="warn" />
       <span>
-        {trouble.reason === UNREACHABLE ? "The service does not respond." : trouble.message} Trying again…
+        {trouble.reason === UNREACHABLE ? "The service does not respond." : trouble.message.replace(/[^.?!]$/, "$&.")} Trying again…
         {opened() && (
           <>
             {" "}
-            If it stays so, open the page again: <code>context-gateway open</code>
+            If this lasts, open the page again: <code>context-gateway open</code>
           </>
         )}
       </span>

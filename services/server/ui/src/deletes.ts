@@ -29,7 +29,8 @@ export function deleteLater(id: string, label: string, send: () => Promise<unkno
     if (sent) sent.timer = undefined;
     try {
       await send();
-      gone.add(id);
+      // After signing out, another owner may have an entry with this id.
+      if (pending.get(id) === sent) gone.add(id);
     } catch (error) {
       say(`${label} was not deleted: ${asApiError(error).message}`, "bad");
     }
@@ -55,6 +56,7 @@ export const isGone = (id: string): boolean => gone.has(id);
 export function takeAllBack(): void {
   pending.forEach(({ timer }) => clearTimeout(timer));
   pending.clear();
+  gone.clear();
   changed();
 }
 

@@ -59,8 +59,8 @@ export const OPERATORS: { operator: Operator; label: string }[] = [
 
 export const takesValue = (operator: Operator): boolean =>
   !["exists", "not_exists", "is_null", "is_not_null"].includes(operator);
-const takesText = (operator: Operator): boolean => ["contains", "starts_with", "ends_with"].includes(operator);
-const takesList = (operator: Operator): boolean => ["in", "not_in"].includes(operator);
+export const takesText = (operator: Operator): boolean => ["contains", "starts_with", "ends_with"].includes(operator);
+export const takesList = (operator: Operator): boolean => ["in", "not_in"].includes(operator);
 
 export function read(given: URLSearchParams): Query {
   const kind = KINDS.find(({ kind }) => kind === given.get("kind"))?.kind ?? "hybrid";

@@ -16,7 +16,7 @@ export function parse(hash: string): Route {
   const cut = text.indexOf("?");
   const [view = "", ...rest] = (cut < 0 ? text : text.slice(0, cut)).split("/");
   const id = rest.length > 0 ? decoded(rest.join("/")) : undefined;
-  const found = view === "entry" ? view : VIEWS.find((name) => name === view);
+  const found = view === "entry" && /^[1-9]\d*$/.test(id ?? "") ? view : VIEWS.find((name) => name === view);
   return { view: found ?? "activity", id: id === "" ? undefined : id, query: new URLSearchParams(cut < 0 ? "" : text.slice(cut + 1)) };
 }
 

@@ -95,7 +95,7 @@ fn sound_metadata(content: &StoredContent<'_>) -> Result<JsonObject, Error> {
     serde_json::from_str(content.metadata).map_err(|_| damaged(Part::Metadata))
 }
 
-/// The removed and the added tags when the tags `before` are replaced by `after`. Both lists are sorted.
+/// The removed and the added tags when the tags `before` are replaced by `after`. `before` and `after` must be sorted.
 #[must_use]
 pub fn tag_changes<'t>(
     before: &'t [String],

@@ -54,11 +54,11 @@ pub enum Conversion {
     Text,
     /// Unchanged; no message repeats it.
     Key,
-    /// A whole number up to this one.
+    /// A whole number. A larger one is lowered to this maximum.
     Number(u64),
-    /// Seconds, rounded up, up to this number.
+    /// Seconds, rounded up to whole seconds, and lowered to this maximum.
     Seconds(u64),
-    /// Seconds as milliseconds, up to this number.
+    /// Seconds, converted to milliseconds: at least 1, and lowered to this maximum.
     Milliseconds(u64),
     /// A number; 0 is `false`.
     NotZero,
@@ -95,7 +95,7 @@ const POSTGRESQL: [&str; 2] = ["STORAGE_BACKEND", "postgresql"];
 /// Every setting of mcp-context-server 2.2.2, in its order, and what this service does with it.
 #[rustfmt::skip]
 pub const NAMES: [(&str, Handling); 133] = [
-    ("LOG_LEVEL", Same("in any case")),
+    ("LOG_LEVEL", Same("upper or lower case")),
     ("DISABLED_TOOLS", Gateway("tools that the gateway neither lists nor calls; see [Security](#security)")),
     ("MCP_TRANSPORT", Gateway("the subcommand `stdio` or `http`, if none is given; `sse` stops the start")),
     ("FASTMCP_HOST", Gateway("the host of `GATEWAY_LISTEN`, for `context-gateway http`")),
@@ -122,7 +122,7 @@ pub const NAMES: [(&str, Handling); 133] = [
         to("EMBEDDING_API_KEY", OwnAddress(OPENAI, "EMBEDDING_URL"), Key),
         to("SUMMARY_API_KEY", OwnAddress(OPENAI_SUMMARIES, "SUMMARY_URL"), Key),
     ])),
-    ("OPENAI_API_BASE", Renamed("`EMBEDDING_URL` and `SUMMARY_URL`, for the same providers", &[
+    ("OPENAI_API_BASE", Renamed("`EMBEDDING_URL` with `EMBEDDING_PROVIDER=openai`, `SUMMARY_URL` with `SUMMARY_PROVIDER=openai`", &[
         to("EMBEDDING_URL", Named(OPENAI), Text),
         to("SUMMARY_URL", Named(OPENAI_SUMMARIES), Text),
     ])),
@@ -132,7 +132,7 @@ pub const NAMES: [(&str, Handling); 133] = [
     ("AZURE_OPENAI_API_VERSION", NotNeeded("the API without versions is used")),
     ("AZURE_OPENAI_EMBEDDING_DEPLOYMENT_NAME", Renamed("`EMBEDDING_MODEL` with `EMBEDDING_PROVIDER=azure`, and overrides it", &[over("EMBEDDING_MODEL", Named(AZURE), Text)])),
     ("HUGGINGFACEHUB_API_TOKEN", NotNeeded("the hosted API is no provider of this service; see `EMBEDDING_PROVIDER`")),
-    ("VOYAGE_API_KEY", Renamed("`EMBEDDING_API_KEY` with `EMBEDDING_PROVIDER=voyage`", &[to("EMBEDDING_API_KEY", Named(VOYAGE), Key)])),
+    ("VOYAGE_API_KEY", Renamed("`EMBEDDING_API_KEY` with `EMBEDDING_PROVIDER=voyage`; not for another address", &[to("EMBEDDING_API_KEY", OwnAddress(VOYAGE, "EMBEDDING_URL"), Key)])),
     ("VOYAGE_TRUNCATION", NotNeeded("texts are split into chunks that fit")),
     ("VOYAGE_BATCH_SIZE", NotNeeded("the service forms its batches")),
     ("LANGSMITH_TRACING", NotNeeded("no traces are sent")),
@@ -140,7 +140,7 @@ pub const NAMES: [(&str, Handling); 133] = [
     ("LANGSMITH_ENDPOINT", NotNeeded("no traces are sent")),
     ("LANGSMITH_PROJECT", NotNeeded("no traces are sent")),
     ("ENABLE_CHUNKING", NotNeeded("long texts are always split into chunks")),
-    ("CHUNK_SIZE", Changed("tokens, not characters; a warning if it is larger than the model's window")),
+    ("CHUNK_SIZE", Changed("tokens, not characters; a warning if it is larger than the window of a model inside the service")),
     ("CHUNK_OVERLAP", Changed("tokens, not characters; at most half a chunk")),
     ("CHUNK_AGGREGATION", NotNeeded("the best chunk counts, as before")),
     ("CHUNK_DEDUP_OVERFETCH", NotNeeded("the search reads deep enough")),
@@ -209,7 +209,7 @@ pub const NAMES: [(&str, Handling); 133] = [
     ("CIRCUIT_BREAKER_HALF_OPEN_MAX_CALLS", NotNeeded("one operation tries")),
     ("SHUTDOWN_TIMEOUT_S", NotNeeded("`CONTEXT_DRAIN_TIMEOUT_SECONDS` is similar: the time for requests to finish")),
     ("SHUTDOWN_TIMEOUT_TEST_S", NotNeeded("for tests of mcp-context-server")),
-    ("QUEUE_TIMEOUT_S", NotNeeded("writes start at once")),
+    ("QUEUE_TIMEOUT_S", NotNeeded("there is no such timeout; `SQLITE_WRITE_QUEUE` limits the writes that wait")),
     ("QUEUE_TIMEOUT_TEST_S", NotNeeded("for tests of mcp-context-server")),
     ("POSTGRESQL_CONNECTION_STRING", Same("unknown options, `sslcert` and `sslkey` stop the start; needs a user")),
     ("POSTGRESQL_HOST", Same("")),

@@ -2,7 +2,7 @@
 
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 
-import { api, type Found, type Hit, type Statistics } from "../api";
+import { api, type Found, type Hit, type Operator, type Statistics } from "../api";
 import { curl, grpcurl, mcp } from "../commands";
 import { useApp } from "../context";
 import { count, counted } from "../format";
@@ -10,7 +10,7 @@ import { asApiError, useLoad } from "../hooks";
 import { compact } from "../json";
 import { Bar, Button, Choices, Code, Empty, Field, Head, inputValue, Trouble, Waiting } from "../parts/basics";
 import { EntryView } from "../parts/entry";
-import { type Condition, filterCount, FTS_MODES, KINDS, link, OPERATORS, type Query, read, request, tagList, takesValue } from "../query";
+import { type Condition, filterCount, FTS_MODES, KINDS, link, OPERATORS, type Query, read, request, tagList, takesList, takesText, takesValue } from "../query";
 import type { Route } from "../route";
 import { pieces } from "../snippet";
 import { Missing } from "./missing";
@@ -36,28 +36,26 @@ export function Search({ route }: { route: Route }) {
   const page = (offset: number, signal?: AbortSignal) =>
     api.search(requested.kind, { ...body, limit: PAGE, offset, explain_query: true }, signal);
   const found = useLoad(async (signal) => (ready ? page(0, signal) : undefined), identity);
-  const [rest, setRest] = useState<{ of: Found; hits: Hit[]; more: boolean }>();
+  const [rest, setRest] = useState<{ of: Found; hits: Hit[]; offset: number; more: boolean; error: string }>();
   const following = rest !== undefined && rest.of === found.value ? rest : undefined;
   const hits = [...(found.value?.results ?? []), ...(following?.hits ?? [])];
-  const more = following ? following.more : found.value?.results.length === PAGE;
+  const more = following?.more ?? found.value?.has_more;
 
   const loadMore = async () => {
     const of = found.value;
     if (of === undefined) return;
+    const [old, offset] = [following?.hits ?? [], following?.offset ?? of.results.length];
     try {
-      const next = await page(hits.length);
+      const next = await page(offset);
       const shown = new Set(hits.map(({ id }) => id));
-      const fresh = next.results.filter(({ id }) => !shown.has(id));
-      setRest({ of, hits: [...(following?.hits ?? []), ...fresh], more: next.results.length === PAGE });
+      const added = next.results.filter(({ id }) => !shown.has(id));
+      setRest({ of, hits: [...old, ...added], offset: offset + next.results.length, more: next.has_more, error: "" });
     } catch (failure) {
-      setRest({ of, hits: following?.hits ?? [], more: false });
-      setMoreError(asApiError(failure).message);
+      setRest({ of, hits: old, offset, more: true, error: asApiError(failure).message });
     }
   };
-  const [moreError, setMoreError] = useState("");
 
   const run = (wanted: Query) => {
-    setMoreError("");
     const target = link(wanted);
     if (target === location.hash) found.reload();
     else location.hash = target;
@@ -144,8 +142,8 @@ export function Search({ route }: { route: Route }) {
           {hits.length === 0 && (
             <Empty title="Nothing was found.">
               <p>
-                {requested.kind === "fts" && requested.mode !== "match" ? "“The words” may find more than this way to read them. " : ""}
-                {filterCount(requested) > 0 ? "Every filter must hold; fewer filters find more." : "Other words may find it, or a search by meaning."}
+                {requested.kind === "fts" && requested.mode !== "match" ? "The mode “the words” may find more. " : ""}
+                {nothing(requested)}
               </p>
             </Empty>
           )}
@@ -156,7 +154,7 @@ export function Search({ route }: { route: Route }) {
               </EntryView>
             ))}
           </div>
-          {moreError !== "" && <p class="note">{moreError}</p>}
+          {following?.error && <p class="note">{following.error}</p>}
           {more && (
             <div class="row middle">
               <Button onClick={() => void loadMore()}>More results</Button>
@@ -226,7 +224,7 @@ interface Reason {
   detail: string;
 }
 
-/** Why a result was found: its score in each search. */
+/** Why a result was found: its relevance, its score in each search, and the reranker's score. */
 export function reasons(hit: Hit, all: Hit[]): Reason[] {
   const scores = hit.scores as Record<string, number | null | undefined> | null | undefined;
   if (!scores) return [];
@@ -332,7 +330,7 @@ function Filters({ query, change, threads }: FiltersProps) {
             <span />
           )}
           <Button small tone="quiet" icon="close" label={`Remove condition ${i + 1}`} onClick={() => change({ conditions: query.conditions.filter((_, at) => at !== i) })} />
-          <Values id={`known-values-${i}`} of={keys.value?.keys.some((one) => one.key === key) ? key : ""} />
+          <Values id={`known-values-${i}`} operator={operator} of={keys.value?.keys.some((one) => one.key === key) ? key : ""} />
         </div>
       ))}
       <Button small tone="quiet" icon="plus" onClick={() => change({ conditions: [...query.conditions, { key: "", operator: "eq", value: "" }] })}>
@@ -358,20 +356,29 @@ function Filters({ query, change, threads }: FiltersProps) {
 }
 
 /** Suggests the existing values of a key. */
-function Values({ id, of }: { id: string; of: string }) {
+function Values({ id, operator, of }: { id: string; operator: Operator; of: string }) {
   const values = useLoad(async (signal) => (of === "" ? undefined : api.metadataValues(of, signal)), of);
   return (
     <datalist id={id}>
       {values.value?.values.map(({ value, entry_count }) => {
-        const text = written(value);
+        const text = written(value, operator);
         return <option key={text} value={text} label={counted(entry_count, "entry", "entries")} />;
       })}
     </datalist>
   );
 }
 
-/** A value as the filter reads it. A text that would be read as a number or a boolean, or be trimmed, is quoted. */
-function written(value: unknown): string {
+/** A value as this operator's filter reads it. A text that would be trimmed, split, unquoted, or read as a number or a boolean is quoted. */
+function written(value: unknown, operator: Operator): string {
   if (typeof value !== "string") return compact(value);
-  return value !== value.trim() || /^(?:-?\d+(?:\.\d+)?|true|false|".*")$/s.test(value) ? `"${value}"` : value;
+  if (takesText(operator)) return value;
+  const changes = value !== value.trim() || /^(?:-?\d+(?:\.\d+)?|true|false|".*")$/s.test(value);
+  return changes || (takesList(operator) && value.includes(",")) ? `"${value}"` : value;
+}
+
+/** What may find more when a search found nothing. */
+function nothing(query: Query): string {
+  if (filterCount(query) > 0) return "Every filter must hold; fewer filters find more.";
+  if (query.kind === "filters") return "Nothing is stored yet.";
+  return query.kind === "fts" ? "Other words, or a search by meaning, may find more." : "Other words may find more.";
 }
