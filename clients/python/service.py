@@ -60,5 +60,9 @@ async def finished(function, *arguments):
     try:
         return await asyncio.shield(task)
     except asyncio.CancelledError:
-        await asyncio.wait({task})
+        while not task.done():
+            try:
+                await asyncio.wait({task})
+            except asyncio.CancelledError:
+                pass  # Cancelled again: still wait.
         raise

@@ -69,8 +69,8 @@ pub fn translated(
         .into_iter()
         .find(is_set)
     {
-        let is_off = get("AUTH").is_none_or(|auth| auth.eq_ignore_ascii_case("off"));
-        if is_off && !has_flag("--auth") {
+        let auth = flag_value(&arguments, "--auth").or_else(|| get("AUTH"));
+        if auth.is_none_or(|auth| auth.eq_ignore_ascii_case("off")) {
             return Err(format!(
                 "{name} is set, so mcp-context-server asks for a token, but AUTH is off, so this gateway would accept callers without one; set \
                  AUTH=keys and create a key with `context-service keys create`, or remove {name}"
@@ -108,6 +108,20 @@ pub fn translated(
     ));
     arguments.insert(2, format!("--listen={host}:{port}").into());
     Ok((arguments, warnings))
+}
+
+/// The last value of a flag, written as `--flag=value` or `--flag value`.
+fn flag_value(arguments: &[OsString], flag: &str) -> Option<String> {
+    let texts: Vec<&str> = arguments.iter().filter_map(|text| text.to_str()).collect();
+    texts.iter().enumerate().rev().find_map(|(at, text)| {
+        let rest = text.strip_prefix(flag)?;
+        let value = match rest.strip_prefix('=') {
+            Some(value) => value,
+            None if rest.is_empty() => texts.get(at + 1)?,
+            None => return None,
+        };
+        Some(value.to_owned())
+    })
 }
 
 #[cfg(test)]
@@ -204,6 +218,10 @@ mod tests {
             let (_, warnings) = translate(&["http"], &[(name, value), ("AUTH", "keys")]).unwrap();
             assert!(warnings.contains(name), "{warnings}");
             assert!(translate(&["http", "--auth=keys"], &[(name, value)]).is_ok());
+            assert!(translate(&["http", "--auth", "keys"], &[(name, value)]).is_ok());
+            let keys = [(name, value), ("AUTH", "keys")];
+            assert!(translate(&["http", "--auth=off"], &keys).is_err());
+            assert!(translate(&["http", "--auth", "off"], &keys).is_err());
             assert!(translate(&["stdio"], &[(name, value)]).is_ok());
         }
         assert!(translate(&["http"], &[("MCP_AUTH_PROVIDER", "none")]).is_ok());

@@ -5,6 +5,8 @@
 //! is parsed, so a different number would be stored. Both can only be detected in the text. The
 //! scan does not check syntax; the parser does.
 
+use context_model::{RESERVED_KEY, ReservedKey};
+
 use crate::envelope::MAX_ID;
 
 /// Maximum number of values in one message. The largest allowed metadata holds fewer.
@@ -31,6 +33,7 @@ pub struct Scan {
     id: Vec<u8>,
     in_id: bool,
     is_array: bool,
+    reserved: ReservedKey,
 }
 
 impl Scan {
@@ -57,6 +60,7 @@ impl Scan {
     /// Takes the next piece of the message.
     pub fn feed(&mut self, piece: &[u8]) {
         self.bytes = self.bytes.saturating_add(piece.len());
+        self.reserved.read(piece);
         let mut rest = piece;
         while let Some((&byte, after)) = rest.split_first() {
             if self.in_string && !self.escaped && !self.in_key && !self.in_id {
@@ -182,6 +186,9 @@ impl Scan {
     pub fn flaw(&self) -> Option<String> {
         if self.values > MAX_VALUES {
             return Some(format!("contains more than {MAX_VALUES} values; split it"));
+        }
+        if self.reserved.is_found() {
+            return Some(format!("has the reserved key `{RESERVED_KEY}`"));
         }
         self.wide.as_ref().map(|number| {
             format!("holds the integer {number}; integers must lie within -9223372036854775808 to 9223372036854775807")

@@ -899,7 +899,7 @@ async function showTheCorpus(base) {
     await everywhere(`#/artifacts/${id}`, page.locator(".versions").first());
     await everywhere(`#/artifacts/${id}?version=2&against=1`, page.locator(".diff, .empty").first());
   }
-  // A change after a lone carriage return is shown as a change.
+  // A lone carriage return ends no line.
   const { id: torn } = await rest.post("v1/artifacts", { content: "same\rold\n" });
   await rest.call("PATCH", `v1/artifacts/${torn}`, { content: "same\rnew\n" });
   await everywhere(`#/artifacts/${torn}?version=2&against=1`, page.locator(".minus", { hasText: "1 line removed" }));

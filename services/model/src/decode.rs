@@ -1,6 +1,6 @@
 use serde::de::DeserializeOwned;
 
-use crate::{Error, Result, nearest};
+use crate::{Error, RESERVED_KEY, ReservedKey, Result, nearest};
 
 /// Reads a request from JSON. Every JSON transport uses this function, so that type errors read the
 /// same on all.
@@ -14,13 +14,21 @@ pub fn decode<T: DeserializeOwned>(value: serde_json::Value) -> Result<T> {
 /// Like [`decode`], from the bytes of a request body.
 ///
 /// # Errors
-/// `INVALID_ARGUMENT` as for [`decode`]; with the position of malformed JSON; for an empty body; and for an integer
-/// beyond 64 bits.
+/// `INVALID_ARGUMENT` as for [`decode`]; with the position of malformed JSON; for an empty body; for an integer beyond
+/// 64 bits; and for the key [`RESERVED_KEY`].
 pub fn decode_slice<T: DeserializeOwned>(body: &[u8]) -> Result<T> {
     if body.iter().all(u8::is_ascii_whitespace) {
         return Err(Error::invalid(
             "body",
             "`body` is empty; a JSON object is required",
+        ));
+    }
+    let mut reserved = ReservedKey::default();
+    reserved.read(body);
+    if reserved.is_found() {
+        return Err(Error::invalid(
+            "body",
+            format!("`body` has the reserved key `{RESERVED_KEY}`"),
         ));
     }
     let mut deserializer = serde_json::Deserializer::from_slice(body);
@@ -125,6 +133,15 @@ fn reject_wide_integers(body: &[u8]) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_text_of_a_string_is_never_parsed_as_json() {
+        let json = format!("{{\"a\": {{\"{RESERVED_KEY}\": \"[1, 1]\"}}}}");
+        let parsed: serde_json::Value = serde_json::from_str(&json).unwrap();
+        assert_eq!(parsed["a"], serde_json::json!([1, 1]), "why it is refused");
+        let refused = decode_slice::<serde_json::Value>(json.as_bytes()).unwrap_err();
+        assert!(refused.message.contains("reserved key"), "{refused:?}");
+    }
 
     #[test]
     fn integers_beyond_64_bits_are_refused_and_floats_are_not() {

@@ -1,7 +1,7 @@
 use serde::{Serialize, Serializer};
 use serde_json::Value;
 
-use crate::{Error, JsonObject, Result, Violations};
+use crate::{Error, JsonObject, RESERVED_KEY, Result, Violations};
 
 /// Approximate number of bytes that an object takes in memory. Many small values take several times as much as their
 /// JSON.
@@ -188,6 +188,13 @@ fn check_key(key: &str, path: &dyn Fn() -> String) -> Result<()> {
         return Err(Error::invalid(
             &path,
             format!("`{path}` has a key with the character U+0000, which cannot be stored"),
+        ));
+    }
+    if key == RESERVED_KEY {
+        let path = path();
+        return Err(Error::invalid(
+            &path,
+            format!("`{path}` has the reserved key `{RESERVED_KEY}`"),
         ));
     }
     Ok(())

@@ -126,6 +126,8 @@ impl HttpBody for CountedBody {
                 if let Err(error) = this.lease.grow(bytes + FRAME_BYTES) {
                     return Poll::Ready(Some(Err(error.into())));
                 }
+                // A copy, because a small frame can keep a large buffer of the connection in memory.
+                let frame = frame.map_data(|data| Bytes::copy_from_slice(&data));
                 Poll::Ready(Some(Ok(frame)))
             }
             Poll::Ready(Some(Err(error))) => Poll::Ready(Some(Err(error.into()))),

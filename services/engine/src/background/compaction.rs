@@ -4,7 +4,7 @@ use std::future::Future;
 use std::time::Duration;
 
 use context_model::Timestamp;
-use context_store::{Result, Retention};
+use context_store::{Result, Retention, StoreError};
 
 use super::Background;
 use crate::clock::Clock;
@@ -71,8 +71,13 @@ async fn remove<F: Future<Output = Result<u64>>>(what: &str, batch: impl Fn() ->
                 removed += more;
                 PAUSE
             }
-            Err(error) => {
+            // Expected every minute of a standby.
+            Err(error @ StoreError::ReadOnly(_)) => {
                 tracing::debug!(%error, "Could not remove old {what}; will retry");
+                INTERVAL
+            }
+            Err(error) => {
+                tracing::warn!(%error, "Could not remove old {what}; will retry");
                 INTERVAL
             }
         };

@@ -341,9 +341,9 @@ mod tests {
         let without = filtered(String::new());
         assert_eq!(
             filtered(serde_json::json!(vec![1; 1000]).to_string()),
-            without + 1000
+            without + 1001
         );
-        assert_eq!(filtered("{\"a\":[],\"b\":{\"c\":0}}".into()), without + 4);
+        assert_eq!(filtered("{\"a\":[],\"b\":{\"c\":0}}".into()), without + 7);
         assert_eq!(filtered(format!("\"{}\"", "[,".repeat(50_000))), without);
     }
 

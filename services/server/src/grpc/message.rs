@@ -268,7 +268,8 @@ impl Reader {
             }
             self.pace.received(data.len());
             self.lease.grow(data.len() + FRAME_BYTES)?;
-            return Ok(Some(data));
+            // A copy, because a small frame can keep a large buffer of the connection in memory.
+            return Ok(Some(Bytes::copy_from_slice(&data)));
         }
     }
 }

@@ -59,7 +59,7 @@ impl<T: DeserializeOwned + Send + 'static> FromRequest<Arc<App>> for JsonBody<T>
 
 /// Estimates the memory of a JSON text's values besides their strings.
 fn value_bytes(json: &[u8]) -> usize {
-    const BYTES_PER_VALUE: usize = 64;
+    const BYTES_PER_VALUE: usize = 128;
     let mut values = JsonValues::default();
     values.read(json);
     values.count().saturating_mul(BYTES_PER_VALUE)

@@ -14,9 +14,8 @@ export function lines(unified: string): Line[] {
   let before = 0;
   let after = 0;
   let inHunk = false;
-  // The service also ends a line after a lone carriage return. The next line, which may be a removed or an added one,
-  // follows it at once.
-  for (const line of unified.replace(/(?:\r\n|[\r\n])$/, "").split(/\r\n|[\r\n]/)) {
+  // Only a line feed ends a line, as in the service.
+  for (const line of unified.replace(/\n$/, "").split("\n")) {
     const hunk = /^@@ -(\d+)(?:,\d+)? \+(\d+)(?:,\d+)? @@/.exec(line);
     if (hunk) {
       before = Number(hunk[1]);

@@ -228,7 +228,7 @@ pub const NAMES: [(&str, Handling); 133] = [
     ("POSTGRESQL_TCP_KEEPALIVES_INTERVAL_S", NotNeeded("the system's, or `keepalives_interval` in the connection string")),
     ("POSTGRESQL_TCP_KEEPALIVES_COUNT", NotNeeded("the system's, or `keepalives_retries` in the connection string")),
     ("POSTGRESQL_STATEMENT_CACHE_SIZE", Renamed("`POSTGRESQL_STATEMENT_CACHE`: 0 is `false`, other sizes are `true`", &[to("POSTGRESQL_STATEMENT_CACHE", Named(POSTGRESQL), NotZero)])),
-    ("POSTGRESQL_MAX_CACHED_STATEMENT_LIFETIME_S", NotNeeded("statements stay prepared as long as the connection is open")),
+    ("POSTGRESQL_MAX_CACHED_STATEMENT_LIFETIME_S", NotNeeded("fixed statements stay prepared as long as the connection is open; of searches, the last 64 used")),
     ("POSTGRESQL_MAX_CACHEABLE_STATEMENT_SIZE", NotNeeded("there is no limit")),
     ("POSTGRESQL_SSL_MODE", Same("also applies to a connection string without `sslmode`")),
     ("POSTGRESQL_SCHEMA", NotNeeded("always the schema `context`; a warning for any value but `public`")),

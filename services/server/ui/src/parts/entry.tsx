@@ -57,6 +57,8 @@ export function EntryView({ entry: given, snippet, showThread = false, brief, ma
       setError(asApiError(failure));
     }
   };
+  // A part of the text is not shown: it is cut, or its snippet stands for it.
+  const hidden = cut || (snippet !== undefined && whole === undefined && entry.text_content.length > 300);
   return (
     <article class={`entry ${entry.source}${highlighted ? " chosen" : ""}${leaving ? " leaving" : ""}${brief !== undefined && !open ? " brief" : ""}`} id={`entry-${entry.id}`} aria-label={`Entry ${entry.id}`}>
       <header>
@@ -113,13 +115,13 @@ export function EntryView({ entry: given, snippet, showThread = false, brief, ma
       ) : (
         <>
           {snippet !== undefined && whole === undefined ? <div class="text">{snippet}</div> : <Text text={entry.text_content} cut={cut} />}
-          {(cut || isClamped) && (
+          {(hidden || isClamped) && (
             <Button
               small
               tone="quiet"
               onClick={() => {
                 setOpen(true);
-                if (cut) void load(setWhole);
+                if (hidden) void load(setWhole);
               }}
             >
               Show the whole text
@@ -242,7 +244,9 @@ function Images({ id }: { id: number }) {
   const [error, setError] = useState<ApiError>();
   const load = async () => {
     try {
-      setImages((await api.entry(id, true)).images ?? []);
+      const loaded = (await api.entry(id, true)).images ?? [];
+      setError(undefined);
+      setImages(loaded);
     } catch (failure) {
       setError(asApiError(failure));
     }
