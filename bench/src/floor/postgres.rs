@@ -1,6 +1,6 @@
 //! The floor of the PostgreSQL store: the transaction of each operation on a plain tokio-postgres connection, with
-//! prepared statements, each of which is awaited. Reads use the store's own statements. Columns are decoded and
-//! dropped, and metadata is not parsed.
+//! prepared statements, each of which is awaited. Reads use the store's statements, but without the row beyond
+//! the page by which the store knows whether others follow. Columns are decoded and dropped, and metadata is not parsed.
 
 use std::collections::BTreeMap;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -170,8 +170,8 @@ impl RawClient {
         })
     }
 
-    /// Stores an entry in one transaction, which writes the same rows as the service, but without checksums and context
-    /// keywords.
+    /// Stores an entry in one transaction. It writes the service's rows without checksums, context keywords, weights of
+    /// words and the change's source. The id takes the place of the text's hash.
     ///
     /// # Errors
     /// An error of the server.
@@ -225,7 +225,7 @@ impl RawClient {
     /// Reads an entry.
     ///
     /// # Errors
-    /// The entry does not exist.
+    /// An error of the server. For an id without an entry the list is empty.
     pub async fn get(&self, id: i64) -> Result<Vec<i64>> {
         Self::read(&[self.client.query_one(&self.get, &[&id, &OWNER]).await?])
     }
@@ -271,7 +271,8 @@ impl RawClient {
         )
     }
 
-    /// Reads every column and returns the ids.
+    /// Reads the columns of the entries and returns their ids. The number of matches and the scores of a full-text
+    /// search are not read.
     fn read(rows: &[tokio_postgres::Row]) -> Result<Vec<i64>> {
         let mut ids = Vec::with_capacity(rows.len());
         for row in rows {

@@ -44,8 +44,8 @@ impl Background {
         remove("changes from the feed", || changes.compact(retention())).await;
     }
 
-    /// Removes lines that are older than this many days from the audit logs, for as long as the future is polled. With
-    /// `None` it removes nothing and returns.
+    /// Removes lines that are older than this many days from the audit logs, except those of changes that are still in
+    /// the feed, for as long as the future is polled. With `None` it removes nothing and returns.
     pub async fn shorten_audit_logs(&self, days: Option<i64>, clock: &dyn Clock) {
         let Some(days) = days else { return };
         let keys = self.store.keys();
