@@ -69,7 +69,13 @@ pub fn translated(
         .into_iter()
         .find(is_set)
     {
-        let auth = flag_value(&arguments, "--auth").or_else(|| get("AUTH"));
+        let auth = match flag_value(&arguments, "--auth") {
+            Some(value) => {
+                let value = expand_variables(&value, env).trim().to_owned();
+                (!value.is_empty()).then_some(value)
+            }
+            None => get("AUTH"),
+        };
         if auth.is_none_or(|auth| auth.eq_ignore_ascii_case("off")) {
             return Err(format!(
                 "{name} is set, so mcp-context-server asks for a token, but AUTH is off, so this gateway would accept callers without one; set \
@@ -221,6 +227,7 @@ mod tests {
             assert!(translate(&["http", "--auth", "keys"], &[(name, value)]).is_ok());
             let keys = [(name, value), ("AUTH", "keys")];
             assert!(translate(&["http", "--auth=off"], &keys).is_err());
+            assert!(translate(&["http", "--auth="], &keys).is_err());
             assert!(translate(&["http", "--auth", "off"], &keys).is_err());
             assert!(translate(&["stdio"], &[(name, value)]).is_ok());
         }

@@ -11,7 +11,7 @@ use crate::envelope::MAX_ID;
 
 /// Maximum number of values in one message. The largest allowed metadata holds fewer.
 const MAX_VALUES: usize = 1_000_000;
-/// Maximum number of characters of a number that are stored. The longest 64-bit integer has 20.
+/// A number of more characters is stored only in part. The longest 64-bit integer has 20.
 const MAX_NUMBER: usize = 40;
 
 /// The scan of one message, fed piece by piece.
@@ -86,7 +86,7 @@ impl Scan {
         }
         match byte {
             b'-' | b'+' | b'.' | b'0'..=b'9' | b'e' | b'E' if self.depth > 0 => {
-                if self.number.len() < MAX_NUMBER {
+                if self.number.len() <= MAX_NUMBER {
                     self.number.push(byte);
                 }
             }

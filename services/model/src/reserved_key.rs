@@ -2,13 +2,15 @@
 /// turns on), so a text within a string could grow without having been counted.
 pub const RESERVED_KEY: &str = "$serde_json::private::RawValue";
 
-/// Looks for a string that is [`RESERVED_KEY`] in JSON text that is read in pieces. Escapes are decoded.
+/// Looks for the key [`RESERVED_KEY`] in JSON text that is read in pieces. Escapes are decoded.
 #[derive(Debug, Default)]
 pub struct ReservedKey {
     in_string: bool,
     escaped: bool,
     /// The current string with its opening quote, while it may still be the key.
     string: Vec<u8>,
+    /// The last string is the key if a colon follows.
+    may_be_key: bool,
     is_found: bool,
 }
 
@@ -36,9 +38,15 @@ impl ReservedKey {
 
     fn byte(&mut self, byte: u8) {
         if !self.in_string {
-            if byte == b'"' {
-                self.in_string = true;
-                self.string.push(byte);
+            match byte {
+                b'"' => {
+                    self.in_string = true;
+                    self.may_be_key = false;
+                    self.string.push(byte);
+                }
+                b':' => self.is_found |= std::mem::take(&mut self.may_be_key),
+                b' ' | b'\t' | b'\n' | b'\r' => {}
+                _ => self.may_be_key = false,
             }
             return;
         }
@@ -58,7 +66,7 @@ impl ReservedKey {
             b'\\' => self.escaped = true,
             b'"' => {
                 self.in_string = false;
-                self.is_found |= !self.string.is_empty()
+                self.may_be_key = !self.string.is_empty()
                     && serde_json::from_slice::<String>(&self.string)
                         .is_ok_and(|text| text == RESERVED_KEY);
                 self.string.clear();
@@ -98,9 +106,10 @@ mod tests {
                 "\\u0024serde_json::private::RawValue",
             ] {
                 assert!(is_found(
-                    &format!("{{\"a\\\\\": {{\"{key}\": \"[1]\"}}}}"),
+                    &format!("{{\"a\\\\\": {{\"{key}\" : \"[1]\"}}}}"),
                     size
                 ));
+                assert!(!is_found(&format!("{{\"a\": \"{key}\", \"b\": 1}}"), size));
             }
             for other in [
                 "$serde_json",

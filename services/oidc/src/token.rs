@@ -48,8 +48,17 @@ impl<'t> Token<'t> {
                 .decode(part)
                 .map_err(|_| "it is not URL-safe base64")
         };
+        let json = |part: &str| {
+            let json = decoded(part)?;
+            let mut reserved = context_model::ReservedKey::default();
+            reserved.read(&json);
+            if reserved.is_found() {
+                return Err("it has a reserved key");
+            }
+            Ok(json)
+        };
         let header: Header =
-            serde_json::from_slice(&decoded(header)?).map_err(|_| "its header cannot be read")?;
+            serde_json::from_slice(&json(header)?).map_err(|_| "its header cannot be read")?;
         let Header {
             alg,
             kid,
@@ -71,7 +80,7 @@ impl<'t> Token<'t> {
             return Err("it is another type of token");
         }
         let claims =
-            serde_json::from_slice(&decoded(claims)?).map_err(|_| "its claims cannot be read")?;
+            serde_json::from_slice(&json(claims)?).map_err(|_| "its claims cannot be read")?;
         Ok(Self {
             signed,
             algorithm,

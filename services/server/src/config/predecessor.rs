@@ -9,7 +9,8 @@ mod names;
 use std::ffi::OsString;
 use std::fmt::Write as _;
 
-use clap::{CommandFactory, FromArgMatches};
+use clap::builder::PossibleValue;
+use clap::{CommandFactory, FromArgMatches, ValueEnum as _};
 use context_model::{expand_variables, shown_url};
 
 pub use names::{Handling, NAMES};
@@ -272,32 +273,50 @@ impl Predecessor {
                 "ENABLE_EMBEDDING_GENERATION is false, but --embedding-provider names a provider; remove one of them".to_owned(),
             );
         }
-        // The environment has no such address, or the key would not be renamed. So a flag gave it.
+        // The environment decided which keys are renamed. A flag can name another provider or address.
         let models = &config.models;
-        for (url, flag, address, ours, key) in [
+        let name = |value: Option<PossibleValue>| {
+            value.map_or_else(String::new, |value| value.get_name().to_owned())
+        };
+        for (provider, ours, key, url, flag, address) in [
             (
+                name(models.embedding_provider.to_possible_value()),
+                "EMBEDDING_API_KEY",
+                &models.embedding_api_key,
                 "EMBEDDING_URL",
                 "--embedding-url",
                 &models.embedding_url,
-                "EMBEDDING_API_KEY",
-                &models.embedding_api_key,
             ),
             (
+                name(models.summary_provider.to_possible_value()),
+                "SUMMARY_API_KEY",
+                &models.summary_api_key,
                 "SUMMARY_URL",
                 "--summary-url",
                 &models.summary_url,
-                "SUMMARY_API_KEY",
-                &models.summary_api_key,
             ),
         ] {
-            let renamed = self.values.iter().find(|value| {
-                value.ours == ours
-                    && is_for_own_address(value.theirs)
-                    && key.as_ref().is_some_and(|key| key.reveal() == value.value)
-            });
-            if let Some(Value { theirs, .. }) = renamed
-                && address.is_some()
-                && self.value(url).is_none()
+            let is_used = |value: &&Value| {
+                value.ours == ours && key.as_ref().is_some_and(|key| key.reveal() == value.value)
+            };
+            let Some(Value { theirs, .. }) = self.values.iter().find(is_used) else {
+                continue;
+            };
+            let when = when(theirs, ours);
+            let meant = match when {
+                Some(When::Named([_, meant]) | When::OwnAddress([_, meant], _)) => meant,
+                Some(When::Always) | None => continue,
+            };
+            if provider != "none" && provider != meant {
+                return Err(format!(
+                    "{theirs} is not sent to the provider `{provider}`; if it is meant for it, set {ours}, else remove {theirs}"
+                ));
+            }
+            let renamed = self.value(url);
+            if matches!(when, Some(When::OwnAddress(..)))
+                && address
+                    .as_ref()
+                    .is_some_and(|address| renamed != Some(address.as_str()))
             {
                 return Err(format!(
                     "{theirs} is not sent to the address in {flag}; if it is meant for that address, set {ours}, else remove {theirs}"
@@ -308,16 +327,14 @@ impl Predecessor {
     }
 }
 
-/// Whether this name sets a key that goes only to its provider's own address.
-fn is_for_own_address(theirs: &str) -> bool {
-    NAMES.iter().any(|(name, handling)| {
-        let Handling::Renamed(_, renamings) = handling else {
-            return false;
-        };
-        *name == theirs
-            && renamings
-                .iter()
-                .any(|renaming| matches!(renaming.when, When::OwnAddress(..)))
+/// When this name of mcp-context-server sets this setting of ours. `None` if it never does.
+fn when(theirs: &str, ours: &str) -> Option<When> {
+    NAMES.iter().find_map(|(name, handling)| match handling {
+        Handling::Renamed(_, renamings) if *name == theirs => renamings
+            .iter()
+            .find(|renaming| renaming.ours == ours)
+            .map(|renaming| renaming.when),
+        _ => None,
     })
 }
 

@@ -198,12 +198,17 @@ fn keys_in_the_environment_choose_no_provider_and_go_to_no_other_address() {
     assert!(found.warnings()[0].contains("OPENAI_API_KEY is not sent"));
     let found = translated(&[("EMBEDDING_PROVIDER", "openai"), ("OPENAI_API_KEY", "sk-1")]);
     let other = "--embedding-url=http://other.example/v1";
-    let refused = found.check(&settings(&[other, "--embedding-api-key=sk-1"]));
-    assert!(refused.unwrap_err().contains("OPENAI_API_KEY is not sent"));
-    assert_eq!(
-        found.check(&settings(&[other, "--embedding-api-key=of-other"])),
-        Ok(())
-    );
+    let [openai, key] = ["--embedding-provider=openai", "--embedding-api-key=sk-1"];
+    assert_eq!(found.check(&settings(&[openai, key])), Ok(()));
+    for flags in [
+        [openai, other, key],
+        ["--embedding-provider=voyage", key, key],
+    ] {
+        let refused = found.check(&settings(&flags));
+        assert!(refused.unwrap_err().contains("OPENAI_API_KEY is not sent"));
+    }
+    let own_key = [openai, other, "--embedding-api-key=of-other"];
+    assert_eq!(found.check(&settings(&own_key)), Ok(()));
     let found = translated(&[
         ("EMBEDDING_PROVIDER", "openai"),
         ("OPENAI_API_KEY", "sk-1"),
