@@ -7,9 +7,10 @@
 Each line of the file is a result of a question, with what `explain_query` says about it. The program fits a logistic
 regression for the results that were reranked by late interaction, and one for what is known without it. It moves the
 constant and the weight of the prior share of each, so that min_relevance=0.3 withholds everything for 3 % of the
-answerable questions in the stores of whole sets. In those of two entries 0.3 then lies midway between the floor that
-withholds 2 % of the answerable questions and the one that withholds 80 % of those about other topics. It scales the
-logits so that the high floor of the hooks keeps its effect. Then it prints the weights, and for each set how many
+answerable questions in the stores of whole sets, and for 2 % in those of two entries. The weight of "few entries", a
+power of the prior share that is almost 0 from ten entries on, then puts 0.3 in stores of two entries midway between
+this floor and the one that withholds 80 % of the questions about other topics. It scales the logits so that the high
+floor of the hooks keeps its effect. Then it prints the weights, and for each set how many
 questions are withheld: answerable ones, those about other topics and near-misses, then the same of two entries.
 
 The answers of a question are the positive examples. The negative ones are the results of questions about other
@@ -26,10 +27,13 @@ FLOOR = 0.3
 # Less than the 5 % that are promised, because other questions than those of the fit lose more.
 ANSWERABLE_WITHHELD = {"whole_set": 0.03, "two_entries": 0.02}
 # What is promised. In stores of two entries there is room between both promises.
-OTHER_TOPICS_WITHHELD = {"two_entries": 0.8}
+OTHER_TOPICS_WITHHELD = 0.8
+# The exponent of "few entries".
+FEW = 5
 # The floor of the hooks (gateway/src/hook/recall.rs), and the share of near-misses that it withholds in whole sets.
 HIGH_FLOOR, NEAR_MISSES_WITHHELD = 0.95, 0.93
 KINDS = ("answerable", "other topics", "near-misses")
+STORES = ("whole_set", "two_entries")
 # The weights of the negative examples of a set, by the kind of question, beside 1 for the answers.
 WEIGHTS = {"answerable": 0.1, "other topics": 3.0, "near-misses": 1.0}
 TWO_ENTRIES = 0.5
@@ -49,6 +53,8 @@ def read(path):
             known = result["evidence"].split(": ", 1)[1]
             values = dict(part.rsplit(" ", 1) for part in known.split(", "))
             values = {name: float(value) for name, value in values.items()}
+            if "prior share" in values:
+                values["few entries"] = values["prior share"] ** FEW
             kind = KINDS[0 if result["answerable"] else 2 if result["near_miss"] else 1]
             key = (result["set"], result["store"], result["question"], kind)
             questions[key].append((values, result["relevant"]))
@@ -123,15 +129,31 @@ def withheld(best, of_set, store, kind, floor):
     return sum(value < floor for value in of_kind) / len(of_kind) if of_kind else None
 
 
-def move(best, sets, store):
-    """Returns by how much to move the logits so that FLOOR withholds as many questions as wanted."""
-    mean = lambda kind, floor: sum(withheld(best, of_set, store, kind, floor) for of_set in sets) / len(sets)
-    of_store = [value for key, value in best.items() if key[1] == store]
-    highest = max(value for value in of_store if mean("answerable", value) <= ANSWERABLE_WITHHELD[store])
-    lowest = highest
-    if store in OTHER_TOPICS_WITHHELD:
-        lowest = min(value for value in of_store if mean("other topics", value) >= OTHER_TOPICS_WITHHELD[store])
-    return logit(FLOOR) - (logit(highest) + logit(lowest)) / 2
+def mean_withheld(best, sets, store, kind, floor):
+    """Returns the mean share of withheld questions over the sets."""
+    return sum(withheld(best, of_set, store, kind, floor) for of_set in sets) / len(sets)
+
+
+def highest_floor(best, sets, store):
+    """Returns the highest floor that withholds no more answerable questions than wanted."""
+    floors = [value for key, value in best.items() if key[1] == store]
+    wanted = ANSWERABLE_WITHHELD[store]
+    return max(floor for floor in floors if mean_withheld(best, sets, store, "answerable", floor) <= wanted)
+
+
+def lowest_floor(best, sets, store):
+    """Returns the lowest floor that withholds as many questions about other topics as promised."""
+    floors = [value for key, value in best.items() if key[1] == store]
+    return min(floor for floor in floors if mean_withheld(best, sets, store, "other topics", floor) >= OTHER_TOPICS_WITHHELD)
+
+
+def move(weights, features, feature, changes, questions):
+    """Changes the constant and the weight of a feature so that the logits change by these numbers in the stores of whole
+    sets and of two entries."""
+    (whole, two), (at_whole, at_two) = changes, [mean_of(questions, store, feature) for store in STORES]
+    slope = (two - whole) / (at_two - at_whole)
+    weights[features.index(feature)] += slope
+    weights[-1] += whole - slope * at_whole
 
 
 def scale(best, sets):
@@ -147,10 +169,10 @@ def logit(probability):
     return math.log(probability / (1 - probability))
 
 
-def prior(questions, store):
-    """Returns the mean prior share in the stores of a kind."""
-    shares = [results[0][0]["prior share"] for key, results in questions.items() if key[1] == store]
-    return sum(shares) / len(shares)
+def mean_of(questions, store, feature):
+    """Returns the mean of a feature of the best results in the stores of a kind."""
+    values = [results[0][0][feature] for key, results in questions.items() if key[1] == store]
+    return sum(values) / len(values)
 
 
 def main(path):
@@ -158,19 +180,20 @@ def main(path):
     sets = sorted({key[0] for key in questions})
     for name, features in MODELS.items():
         weights = fit(list(examples(questions, features)), len(features) + 1)
+        weights.insert(-1, 0.0)
+        features = features + ["few entries"]
         best = best_of(questions, features, weights)
-        stores = ("whole_set", "two_entries")
-        (whole, two), (whole_prior, two_prior) = zip(*((move(best, sets, store), prior(questions, store)) for store in stores))
-        slope = (two - whole) / (two_prior - whole_prior)
-        weights[-2] += slope
-        weights[-1] += whole - slope * whole_prior
+        move(weights, features, "prior share", [logit(FLOOR) - logit(highest_floor(best, sets, store)) for store in STORES], questions)
+        best = best_of(questions, features, weights)
+        middle = (logit(highest_floor(best, sets, "two_entries")) + logit(lowest_floor(best, sets, "two_entries"))) / 2
+        move(weights, features, "few entries", [0.0, logit(FLOOR) - middle], questions)
         factor = scale(best_of(questions, features, weights), sets)
         weights = [weight * factor for weight in weights]
         weights[-1] += (1 - factor) * logit(FLOOR)
         best = best_of(questions, features, weights)
         print(f"{name}: " + ", ".join(f"{weight:.2f} {of}" for weight, of in zip(weights, features + ["constant"])))
         for of_set in sets:
-            shares = [withheld(best, of_set, store, kind, FLOOR) for store in stores for kind in KINDS]
+            shares = [withheld(best, of_set, store, kind, FLOOR) for store in STORES for kind in KINDS]
             cells = ["-" if share is None else f"{share:.2f}" for share in shares]
             print(f"    {of_set:24}" + "".join(f"{cell:>8}" for cell in cells))
 

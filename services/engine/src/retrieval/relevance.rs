@@ -126,6 +126,13 @@ struct Nearness {
     prior_share: f64,
 }
 
+impl Nearness {
+    /// How few entries there are: 0.77 with one, 0.62 with two, 0.04 with 18, 0 with [`CROWD`].
+    fn few_entries(&self) -> f64 {
+        self.prior_share.powi(5)
+    }
+}
+
 /// How well an entry's token vectors match the query.
 #[derive(Debug, Clone, Copy)]
 struct Match {
@@ -142,24 +149,26 @@ impl Features {
         let words = self.query_words as f64;
         let logit = match (self.nearness, self.interaction) {
             (Some(near), Some(matched)) => {
-                11.45 * near.similarity
-                    + 26.64 * near.spread
-                    + 3.76 * near.prior_share
+                11.44 * near.similarity
+                    + 26.63 * near.spread
+                    + 2.98 * near.prior_share
+                    + 0.84 * near.few_entries()
                     + 1.22 * self.coverage
                     - 0.10 * words
                     + 5.32 * matched.score
                     + 7.17 * matched.lead
                     + 0.82 * matched.absent_words
-                    - 9.10
+                    - 8.91
             }
             (Some(near), None) => {
-                15.17 * near.similarity
+                15.16 * near.similarity
                     + 0.18 * near.mean
-                    + 31.58 * near.spread
-                    + 2.97 * near.prior_share
+                    + 31.57 * near.spread
+                    + 2.29 * near.prior_share
+                    + 0.73 * near.few_entries()
                     + 4.43 * self.coverage
                     - 0.14 * words
-                    - 7.11
+                    - 6.94
             }
             (None, _) => 9.0 * self.coverage - 3.4,
         };
