@@ -708,7 +708,7 @@ async function signInAndManageKeys() {
   await page.screenshot({ path: join(pictures, "signin-light.png") });
   await page.getByLabel("API key or token").fill("sk_prod_wrong");
   await page.getByRole("button", { name: "Sign in" }).click();
-  await page.getByText("This key is not accepted").waitFor();
+  await page.getByText("This key or token is not accepted").waitFor();
   await page.getByLabel("API key or token").fill(key);
   await page.keyboard.press("Enter");
   await heading(page, "Activity").waitFor();
@@ -763,7 +763,7 @@ async function signInAndManageKeys() {
   await row.getByRole("button", { name: "Deactivate" }).click();
   await row.getByRole("button", { name: "Deactivate for good" }).click();
   await row.getByText("deactivated").waitFor();
-  await reader.getByText("This key is not accepted").waitFor();
+  await reader.getByText("This key or token is not accepted").waitFor();
   await reader.done();
   await page.getByRole("button", { name: "Sign out" }).click();
   await heading(page, "Sign in").waitFor();
