@@ -144,12 +144,13 @@ def highest_floor(best, sets, store):
 def lowest_floor(best, sets, store):
     """Returns the lowest floor that withholds as many questions about other topics as promised."""
     floors = [value for key, value in best.items() if key[1] == store]
-    return min(floor for floor in floors if mean_withheld(best, sets, store, "other topics", floor) >= OTHER_TOPICS_WITHHELD)
+    withheld_at = lambda floor: mean_withheld(best, sets, store, "other topics", floor)
+    return min(floor for floor in floors if withheld_at(floor) >= OTHER_TOPICS_WITHHELD)
 
 
 def move(weights, features, feature, changes, questions):
-    """Changes the constant and the weight of a feature so that the logits change by these numbers in the stores of whole
-    sets and of two entries."""
+    """Changes the constant and the weight of a feature so that the logits change by these numbers in the stores of
+    whole sets and of two entries."""
     (whole, two), (at_whole, at_two) = changes, [mean_of(questions, store, feature) for store in STORES]
     slope = (two - whole) / (at_two - at_whole)
     weights[features.index(feature)] += slope
@@ -183,7 +184,8 @@ def main(path):
         weights.insert(-1, 0.0)
         features = features + ["few entries"]
         best = best_of(questions, features, weights)
-        move(weights, features, "prior share", [logit(FLOOR) - logit(highest_floor(best, sets, store)) for store in STORES], questions)
+        changes = [logit(FLOOR) - logit(highest_floor(best, sets, store)) for store in STORES]
+        move(weights, features, "prior share", changes, questions)
         best = best_of(questions, features, weights)
         middle = (logit(highest_floor(best, sets, "two_entries")) + logit(lowest_floor(best, sets, "two_entries"))) / 2
         move(weights, features, "few entries", [0.0, logit(FLOOR) - middle], questions)

@@ -41,6 +41,8 @@ pub struct Predecessor {
 struct Value {
     ours: &'static str,
     theirs: &'static str,
+    /// When the other name sets it.
+    when: When,
     value: String,
 }
 
@@ -169,6 +171,7 @@ impl Predecessor {
         self.values.push(Value {
             ours,
             theirs: name,
+            when,
             value: converted,
         });
         Ok(())
@@ -195,6 +198,7 @@ impl Predecessor {
             self.values.push(Value {
                 ours: "ENABLE_SEMANTIC_SEARCH",
                 theirs: "ENABLE_EMBEDDING_GENERATION",
+                when: When::Always,
                 value: "false".to_owned(),
             });
             self.warnings.push(
@@ -299,13 +303,12 @@ impl Predecessor {
             let is_used = |value: &&Value| {
                 value.ours == ours && key.as_ref().is_some_and(|key| key.reveal() == value.value)
             };
-            let Some(Value { theirs, .. }) = self.values.iter().find(is_used) else {
+            let Some(Value { theirs, when, .. }) = self.values.iter().find(is_used) else {
                 continue;
             };
-            let when = when(theirs, ours);
             let meant = match when {
-                Some(When::Named([_, meant]) | When::OwnAddress([_, meant], _)) => meant,
-                Some(When::Always) | None => continue,
+                When::Named([_, meant]) | When::OwnAddress([_, meant], _) => *meant,
+                When::Always => continue,
             };
             if provider != "none" && provider != meant {
                 return Err(format!(
@@ -313,7 +316,7 @@ impl Predecessor {
                 ));
             }
             let renamed = self.value(url);
-            if matches!(when, Some(When::OwnAddress(..)))
+            if matches!(when, When::OwnAddress(..))
                 && address
                     .as_ref()
                     .is_some_and(|address| renamed != Some(address.as_str()))
@@ -325,17 +328,6 @@ impl Predecessor {
         }
         Ok(())
     }
-}
-
-/// When this name of mcp-context-server sets this setting of ours. `None` if it never does.
-fn when(theirs: &str, ours: &str) -> Option<When> {
-    NAMES.iter().find_map(|(name, handling)| match handling {
-        Handling::Renamed(_, renamings) if *name == theirs => renamings
-            .iter()
-            .find(|renaming| renaming.ours == ours)
-            .map(|renaming| renaming.when),
-        _ => None,
-    })
 }
 
 /// Whether a setting of ours has this value. The default of STORAGE_BACKEND is sqlite; a provider has to be named.
