@@ -27,9 +27,10 @@ use crate::request_log::RequestLog;
 use crate::rights::Rights;
 use crate::transport::Transport;
 
-/// Concurrent requests without credentials: health checks, metrics, documentation.
+/// Concurrent requests without credentials: health checks, metrics, documentation, the page and sign-in. One network may
+/// use half of them.
 const PUBLIC_REQUESTS: usize = 64;
-/// Concurrent streams without credentials: gRPC's `Health/Watch` and reflection. Each client behind a proxy may have
+/// Concurrent streams without credentials: gRPC's `Health/Watch` and reflection. One network may use half of them. Each client behind a proxy may have
 /// one for as long as it runs.
 const PUBLIC_STREAMS: usize = 1024;
 
@@ -191,7 +192,7 @@ impl App {
     }
 }
 
-/// The slot of an operation. The operation releases it while it waits for a standby.
+/// The slot of an operation. The operation releases it while it waits for a standby or a copy.
 struct OperationSlot {
     admission: Arc<Admission>,
     holder: Holder,

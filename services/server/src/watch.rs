@@ -258,13 +258,20 @@ impl Stream {
                 Reason::Overloaded | Reason::StoreUnavailable | Reason::DeadlineExceeded
                     if started.elapsed() < retry_for(error.reason) =>
                 {
-                    tokio::select! {
-                        () = tokio::time::sleep(RETRY_PAUSE) => {}
-                        () = self.app.drain.cancelled() => return Err(draining()),
-                    }
+                    self.pause().await?;
                 }
                 _ => return Err(self.end_of(error).await),
             }
+        }
+    }
+
+    /// Waits before a retry. Fails when the service stops or the client has disconnected, so that the stream keeps no
+    /// slot for it.
+    async fn pause(&self) -> std::result::Result<(), Ended> {
+        tokio::select! {
+            () = tokio::time::sleep(RETRY_PAUSE) => Ok(()),
+            () = self.app.drain.cancelled() => Err(draining()),
+            () = self.sender.closed() => Err(Ended::Left),
         }
     }
 
@@ -375,7 +382,7 @@ impl Stream {
                 Err(error) => match error.reason {
                     Reason::Unauthenticated | Reason::ScopeMissing => return Err(revoked()),
                     _ if started.elapsed() >= RETRY_FOR => return Err(Ended::Failed(error)),
-                    _ => tokio::time::sleep(RETRY_PAUSE).await,
+                    _ => self.pause().await?,
                 },
             }
         }

@@ -138,7 +138,7 @@ pub struct ListedArtifact {
     pub updated_at: Timestamp,
     /// The number of the current version if the part that was read does not match its checksum. Such an artifact must
     /// not be shown.
-    pub damaged: Option<i64>,
+    pub damaged_version: Option<i64>,
 }
 
 /// Artifacts of one page.

@@ -45,7 +45,7 @@ impl Segment {
         self.chunks.len() >= CAPACITY
     }
 
-    /// The smallest chunk number, or the maximum for an empty segment.
+    /// The smallest chunk number, removed chunks included. `i64::MAX` for an empty segment.
     pub fn first_chunk(&self) -> i64 {
         self.chunks.first().copied().unwrap_or(i64::MAX)
     }
@@ -89,7 +89,7 @@ impl Segment {
         &self.levels[place * level_bytes..(place + 1) * level_bytes]
     }
 
-    /// Marks a chunk as removed. Returns false when it is not in this segment.
+    /// Marks a chunk as removed. Returns false when it is not in this segment or was removed already.
     pub fn remove(&mut self, chunk: i64) -> bool {
         let Ok(place) = self.chunks.binary_search(&chunk) else {
             return false;

@@ -1,4 +1,4 @@
-//! A client that keeps its connections and gives up after a while.
+//! An HTTP client with a timeout for each request. It reuses its connections.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use reqwest::Client;
 /// A client that ignores the proxy settings of the environment.
 ///
 /// # Panics
-/// When this machine has no sockets.
+/// When TLS cannot be initialised.
 #[must_use]
 pub fn client(timeout: Duration) -> Client {
     context_http::builder()

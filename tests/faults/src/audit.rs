@@ -1,4 +1,4 @@
-//! Verifies a database file by recounting everything from its entries.
+//! Verifies a database file: recounts what is derived from its entries.
 
 use std::path::Path;
 
@@ -21,7 +21,7 @@ struct Count {
     count: i64,
 }
 
-/// Queries that return a row for every inconsistency.
+/// The rules. The query of each returns rows only if the rule is broken.
 const CHECKS: &[(&str, &str)] = &[
     (
         "an entry's row id holds its owner and id",
@@ -138,8 +138,8 @@ const CHECKS: &[(&str, &str)] = &[
     ),
 ];
 
-/// Checks the file, its indexes, and every count and list derived from the entries. Returns a line for every
-/// inconsistency. Artifacts are not checked.
+/// Checks the file, its indexes, and every count and list derived from the entries. Artifacts are not checked. No change
+/// may have been removed from the feed. Returns a line for each broken rule.
 #[must_use]
 pub fn audit(database: &Path) -> Vec<String> {
     register_tokenizer();
@@ -252,7 +252,7 @@ fn check_full_text(conn: &mut SqliteConnection, table: &str) -> QueryResult<Vec<
 /// Opens a database file without the store.
 ///
 /// # Panics
-/// The database cannot be opened.
+/// When the database cannot be opened or its path is not UTF-8.
 #[must_use]
 pub fn connect(database: &Path) -> SqliteConnection {
     let mut conn = SqliteConnection::establish(database.to_str().expect("a test's path is UTF-8"))

@@ -94,7 +94,7 @@ impl Artifacts {
                 path,
                 created_at,
                 updated_at,
-                damaged: _,
+                damaged_version: _,
             } = artifact;
             ArtifactSummary {
                 id: id.to_string(),
@@ -141,7 +141,7 @@ impl Artifacts {
         if query.contains('\0') {
             violations.push(
                 "query",
-                "`query` contains the character U+0000, which cannot be stored",
+                "`query` contains the character U+0000, which no stored text has",
             );
         } else if query.chars().nth(MAX_QUERY_CHARS).is_some() {
             violations.push(
@@ -190,7 +190,7 @@ impl Artifacts {
                     path,
                     created_at,
                     updated_at: _,
-                    damaged: _,
+                    damaged_version: _,
                 } = artifact;
                 let (content_preview, relevance_context) =
                     (cut(preview), relevance_context.clone());
@@ -294,7 +294,7 @@ fn parse_mode(given: Option<&str>, violations: &mut Violations) -> ArtifactSearc
 
 /// Whether an artifact passes its checksum. A damaged one is logged and left out of the reply, but `total` includes it.
 fn is_sound(artifact: &ListedArtifact) -> bool {
-    let Some(version) = artifact.damaged else {
+    let Some(version) = artifact.damaged_version else {
         return true;
     };
     tracing::error!(
@@ -350,7 +350,7 @@ mod tests {
             path: None,
             created_at: at,
             updated_at: at,
-            damaged: None,
+            damaged_version: None,
         };
         assert_eq!(
             read_cursor(&cursor_after(&last)),

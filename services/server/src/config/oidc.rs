@@ -73,8 +73,8 @@ pub struct Oidc {
 
     /// The prefix of the owners of tokens, at most 64 characters, or `none`.
     ///
-    /// Default: `oidc:`, 12 digits of the issuer's SHA-256 and `:`. With `none` the value of the claim is the owner,
-    /// also an owner that has API keys, and also `default`.
+    /// Default: `oidc:`, the first 12 hexadecimal digits of the issuer's SHA-256, and `:`. With `none` the value of the
+    /// claim is the owner. A token can then name an owner that has API keys, or `default`.
     #[arg(long, env = "OIDC_OWNER_PREFIX", value_name = "TEXT", value_parser = owner_prefix, global = true)]
     pub oidc_owner_prefix: Option<String>,
 

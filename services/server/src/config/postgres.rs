@@ -75,14 +75,14 @@ pub struct Postgres {
     /// prefer encrypts if the server supports it; allow is the same. require always encrypts. verify-ca also checks
     /// that one of the system's certificate authorities signed the server's certificate, and verify-full that it is for
     /// this host. `sslmode` in the connection string takes precedence. If it is less strict than this setting, the
-    /// service does not start.
+    /// service does not start. disable, allow and prefer count as equally strict.
     #[arg(long, env = "POSTGRESQL_SSL_MODE", value_name = "MODE", value_parser = ssl_mode, global = true)]
     pub postgresql_ssl_mode: Option<SslMode>,
 
     /// HNSW search breadth (`hnsw.ef_search`): candidates that the index keeps during a semantic search, 1 to 1000.
     ///
-    /// The index keeps at least as many candidates as the search takes from it. Larger values find more of the nearest
-    /// entries and take longer.
+    /// If a search takes more candidates from the index than this, the index keeps that many, up to 1000. Larger values
+    /// find more of the nearest entries and take longer.
     #[arg(long, env = "POSTGRESQL_HNSW_EF_SEARCH", value_name = "N", default_value = "400", value_parser = number(1, 1000), global = true)]
     pub postgresql_hnsw_ef_search: u64,
 
@@ -122,7 +122,7 @@ pub struct Postgres {
     #[arg(long, env = "POSTGRESQL_RETRIES", value_name = "N", default_value = "3", value_parser = number(0, 20), global = true)]
     pub postgresql_retries: u64,
 
-    /// Number of consecutive failed connections that opens the circuit breaker, 1 to 1 000 000.
+    /// Number of consecutive failures to reach the server that opens the circuit breaker, 1 to 1 000 000.
     ///
     /// While it is open, operations are refused at once.
     #[arg(long, env = "POSTGRESQL_CIRCUIT_BREAKER_FAILURES", value_name = "N", default_value = "10", value_parser = number(1, 1_000_000), global = true)]

@@ -4,6 +4,7 @@
 use std::borrow::Cow;
 use std::convert::Infallible;
 
+use axum::extract::rejection::RawPathParamsRejection;
 use axum::extract::{FromRequestParts, RawPathParams};
 use context_model::{Error, Violations};
 use http::Uri;
@@ -244,7 +245,7 @@ impl ArtifactPath {
     /// The version.
     ///
     /// # Errors
-    /// `INVALID_ARGUMENT` if it is not an integer.
+    /// `INVALID_ARGUMENT` if it does not consist of digits or exceeds 64 bits.
     pub fn version(&self) -> Result<i64, Error> {
         let text = self.version.as_deref().unwrap_or_default();
         let malformed = || {
@@ -267,11 +268,13 @@ impl<S: Send + Sync> FromRequestParts<S> for ArtifactPath {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
-        let refused = |_| {
-            Problem::from(Error::invalid(
-                "artifact_id",
-                context_model::ArtifactId::FORMAT,
-            ))
+        let refused = |rejection: RawPathParamsRejection| {
+            let (field, message) = if rejection.body_text().contains("`version`") {
+                ("version", "`version` is not UTF-8")
+            } else {
+                ("artifact_id", context_model::ArtifactId::FORMAT)
+            };
+            Problem::from(Error::invalid(field, message))
         };
         let params = RawPathParams::from_request_parts(parts, state)
             .await

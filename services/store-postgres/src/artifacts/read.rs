@@ -479,7 +479,7 @@ impl Reading for List {
                     metadata: Some(&json),
                     content,
                 };
-                let damaged = (object.is_none()
+                let damaged_version = (object.is_none()
                     || !seal::artifact_is_sound(&read, seal.as_deref()))
                 .then_some(version);
                 let (metadata, created_at, updated_at) = (
@@ -495,7 +495,7 @@ impl Reading for List {
                     path,
                     created_at,
                     updated_at,
-                    damaged,
+                    damaged_version,
                 })
             },
         );

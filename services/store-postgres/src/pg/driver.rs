@@ -35,9 +35,9 @@ pub(crate) struct Encoded {
     pub types: Vec<Type>,
     /// How long a connection may keep it prepared.
     pub policy: CachePolicy,
-    /// The id of its text, if the text is fixed.
+    /// The id of its text, if the text is fixed and the statement was not found by this id.
     pub id: Option<StatementId>,
-    /// The prepared statement, if its connection has it. Text and types are then empty.
+    /// The prepared statement, if it was found by its id. Text and types are then empty.
     pub prepared: Option<Statement>,
     pub source: Source,
 }
@@ -91,7 +91,7 @@ impl Encoded {
         })
     }
 
-    /// Approximate number of bytes sent.
+    /// Number of bytes of the values. The text is not counted.
     pub fn bytes(&self) -> usize {
         self.values
             .iter()
@@ -99,7 +99,7 @@ impl Encoded {
             .sum()
     }
 
-    /// Each value with its type.
+    /// Each value with its type. Empty if the statement was found by its id.
     pub fn parameters(&self) -> Vec<(&(dyn ToSql + Sync), Type)> {
         self.values
             .iter()

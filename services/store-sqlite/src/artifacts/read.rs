@@ -330,7 +330,7 @@ pub(crate) fn list(
                 content,
             };
             let object = parse_metadata(&metadata);
-            let damaged = (object.is_err() || !seal::artifact_is_sound(&read, seal.as_deref()))
+            let damaged_version = (object.is_err() || !seal::artifact_is_sound(&read, seal.as_deref()))
                 .then_some(version);
             let (metadata, created_at, updated_at) = (
                 object.unwrap_or_default(),
@@ -345,7 +345,7 @@ pub(crate) fn list(
                 path,
                 created_at,
                 updated_at,
-                damaged,
+                damaged_version,
             })
         },
     );

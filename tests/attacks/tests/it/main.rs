@@ -1,4 +1,4 @@
-//! All known attacks. Each test shows that an attack no longer works.
+//! Attacks on the service and the gateway, damaged database files, and what the logs record about them.
 
 mod connections;
 mod damage;

@@ -11,7 +11,10 @@ pub(super) struct Cluster {
 }
 
 impl Cluster {
-    /// Starts a server. `None` if PostgreSQL's programs are not installed.
+    /// Starts a server. `None` if `CONTEXT_TEST_POSTGRES_BIN` does not name the directory of PostgreSQL's programs.
+    ///
+    /// # Panics
+    /// Instead of `None` if `CI` is set. When the server does not start.
     pub async fn start() -> Option<Self> {
         Some(Self {
             server: Server::start(&programs()?).await,

@@ -46,8 +46,8 @@ const WORDS: [&str; 24] = [
 /// The owners that have content after [`fill`], in the order of their names.
 pub const OWNERS: [&str; 3] = ["default", "o'wner \"2\"", "öwner"];
 
-/// Fills an empty store with approximately this many entries, and with artifacts, keys, denials, idempotency keys and,
-/// if the store supports them, vectors. Some entries and artifacts are then changed or deleted. One more owner has no
+/// Fills an empty store with approximately this many entries, and with artifacts, keys, denials, idempotency keys,
+/// summaries and, if the store supports them, vectors of entries. Some entries and artifacts are then changed or deleted. One more owner has no
 /// content. The oldest changes are removed from the feed.
 ///
 /// # Panics
@@ -234,7 +234,23 @@ impl Content<'_> {
                 .iter()
                 .map(|item| item.as_ref().expect("it is stored").id)
                 .collect();
+            self.summaries(&ids).await;
             self.change(random, &ids).await;
+        }
+    }
+
+    async fn summaries(&self, ids: &[i64]) {
+        for &id in ids.iter().step_by(5) {
+            let summary = LateSummary {
+                id,
+                version: 1,
+                summary: format!("Summary ü of {id}"),
+            };
+            self.store
+                .summaries()
+                .add_summary(&self.owner, summary)
+                .await
+                .expect("the summary is stored");
         }
     }
 
