@@ -8,7 +8,7 @@ use diesel_async::RunQueryDsl;
 
 use crate::pg::connection::AsyncPgConnection;
 use crate::pg::failure::Failure;
-use crate::pg::sql::{self, Bind, Fragment};
+use crate::pg::sql::{self, Bind, Fragment, fragment};
 use crate::read::Reading;
 use crate::schema::key_events;
 use crate::transaction::{Transaction, Writing};
@@ -145,34 +145,72 @@ impl Reading for Lines {
     }
 }
 
-/// Removes at most 1000 lines of each kind from before this time, and returns their number. Several services may do so
-/// at the same time: a service no longer finds a row that another one has removed.
+/// Maximum number of lines that one statement removes.
+const BATCH: i64 = 1000;
+
+/// Maximum number of owners that one statement finds.
+const OWNERS: i64 = 100;
+
+#[derive(QueryableByName)]
+struct Found {
+    #[diesel(sql_type = Text)]
+    owner_id: String,
+}
+
+/// Removes a batch of lines from before this time. Returns their number, which is 0 when no owner has such a line.
+/// Several services may do so at the same time: a service no longer finds a row that another one has removed.
 pub(crate) async fn remove(
     conn: &mut AsyncPgConnection,
     before: Timestamp,
 ) -> Result<u64, Failure> {
-    // Raw SQL for LATERAL and ctid. Changes have no index by time. If an owner's oldest change is from before the time,
-    // the changes of the 1000 revisions from there on are tried. Unlike other tables, `audited_changes` has the
-    // database's own collation. Its index serves only comparisons with that collation.
-    let changes = "DELETE FROM context.audited_changes WHERE ctid = ANY (ARRAY(SELECT a.ctid FROM context.owners AS o CROSS JOIN LATERAL \
-                   (SELECT f.revision, f.at FROM context.audited_changes AS f WHERE f.owner_id = o.owner_id COLLATE \"default\" \
-                   ORDER BY f.revision LIMIT 1) AS c CROSS JOIN LATERAL \
-                   (SELECT f.ctid, f.at FROM context.audited_changes AS f WHERE f.owner_id = o.owner_id COLLATE \"default\" \
-                   AND f.revision < c.revision + 1000 LIMIT 1000) AS a WHERE c.at < ? AND a.at < ? LIMIT 1000))";
-    let denials = "DELETE FROM context.denials WHERE ctid = ANY (ARRAY(SELECT d.ctid FROM context.owners AS o CROSS JOIN LATERAL \
-                   (SELECT d.ctid FROM context.denials AS d WHERE d.owner_id = o.owner_id AND d.at < ? ORDER BY d.at LIMIT 1000) AS d \
-                   LIMIT 1000))";
-    let events = "DELETE FROM context.key_events WHERE ctid = ANY (ARRAY(SELECT e.ctid FROM context.owners AS o CROSS JOIN LATERAL \
-                  (SELECT e.ctid FROM context.key_events AS e WHERE e.owner_id = o.owner_id AND e.at < ? ORDER BY e.at LIMIT 1000) AS e \
-                  LIMIT 1000))";
-    let time = || Bind::Int(before.micros());
     let mut removed = 0;
-    for (statement, binds) in [
-        (changes, vec![time(), time()]),
-        (denials, vec![time()]),
-        (events, vec![time()]),
+    for (table, order) in [
+        // Without an index by time. Later revisions have later times.
+        ("audited_changes", "revision"),
+        ("denials", "at"),
+        ("key_events", "at"),
     ] {
-        removed += sql::execute(conn, Fragment::prepared(statement, binds)).await?;
+        removed += remove_from(conn, table, order, before).await?;
+    }
+    Ok(removed)
+}
+
+/// Removes a batch of lines of this table. The lines of an owner are in this order.
+async fn remove_from(
+    conn: &mut AsyncPgConnection,
+    table: &'static str,
+    order: &'static str,
+    before: Timestamp,
+) -> Result<u64, Failure> {
+    // Raw SQL for LATERAL and the table's name: the oldest line of each owner.
+    let find = fragment!(
+        "SELECT o.owner_id FROM context.owners AS o CROSS JOIN LATERAL \
+         (SELECT l.at FROM context.{table} AS l WHERE l.owner_id = o.owner_id ORDER BY l.{order} LIMIT 1) AS l \
+         WHERE l.at < ? LIMIT ?",
+        Fragment::new(table),
+        Fragment::new(order),
+        Bind::Int(before.micros()),
+        Bind::Int(OWNERS),
+    );
+    let owners: Vec<Found> = sql::query(conn, find).await?;
+    let mut removed = 0;
+    for Found { owner_id } in owners {
+        if removed >= BATCH as usize {
+            break;
+        }
+        // Raw SQL for ctid, because denials have no key.
+        let delete = fragment!(
+            "DELETE FROM context.{table} WHERE owner_id = ? AND at < ? AND ctid = ANY (ARRAY(SELECT l.ctid \
+             FROM context.{table} AS l WHERE l.owner_id = ? ORDER BY l.{order} LIMIT ?))",
+            Fragment::new(table),
+            Bind::text(&owner_id),
+            Bind::Int(before.micros()),
+            Fragment::new(table),
+            Bind::text(&owner_id),
+            Fragment::new(order),
+            Bind::Int(BATCH),
+        );
+        removed += sql::execute(conn, delete).await?;
     }
     Ok(removed as u64)
 }
