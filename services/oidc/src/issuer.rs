@@ -181,7 +181,7 @@ impl Issuer {
     ) -> Result<Arc<Fetched>, TokenError> {
         if let Some(fetched) = self.cached() {
             let age = now.saturating_duration_since(fetched.fetched_at);
-            if age < REFRESH_AFTER {
+            if age < REFRESH_AFTER.min(self.settings.keys_max_age) {
                 return Ok(fetched);
             }
             if age < self.settings.keys_max_age {

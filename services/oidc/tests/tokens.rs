@@ -241,6 +241,21 @@ async fn a_rotated_key_is_found_at_once_and_the_old_one_is_forgotten() {
 }
 
 #[tokio::test]
+async fn keys_beyond_a_short_maximum_age_are_fetched_again() {
+    let key = Key::rsa("r");
+    let server = TestIssuer::start(&[&key]).await;
+    let mut settings = Settings::new(server.url(), vec![AUDIENCE.to_owned()]);
+    settings.keys_max_age = Duration::from_secs(60);
+    let issuer = Arc::new(Issuer::new(settings).expect("good settings"));
+    let token = key.token(&claims(server.url(), AUDIENCE, "alice"));
+    for (seconds, fetches) in [(0, 1), (59, 1), (61, 2)] {
+        let at = after(Duration::from_secs(seconds));
+        assert!(issuer.verify(&token, at).await.is_ok(), "{seconds} s");
+        assert_eq!(server.fetches(), fetches, "{seconds} s");
+    }
+}
+
+#[tokio::test]
 async fn unknown_keys_cause_a_bounded_number_of_fetches() {
     let key = Key::rsa("r");
     let server = TestIssuer::start(&[&key]).await;

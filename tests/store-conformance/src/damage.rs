@@ -331,7 +331,7 @@ async fn a_changed_version_of_an_artifact_is_refused_alone(store: &dyn Store, ta
             .await
             .expect("the list is read")
             .artifacts;
-        assert_eq!(listed[0].damaged, Some(version), "{change}");
+        assert_eq!(listed[0].damaged_version, Some(version), "{change}");
         let restored = store_of
             .restore_artifact(
                 &me(),

@@ -155,6 +155,9 @@ impl Access {
         if let Some(scopes) = &scopes {
             no_more_than(caller, scopes)?;
         }
+        if let Some(expires_at) = expires_at {
+            self.check_prolonged(caller, &key_id, expires_at).await?;
+        }
         let scopes = scopes.map(|scopes| names(&scopes));
         let change = KeyChange {
             name,
@@ -168,6 +171,34 @@ impl Access {
             caller.key_id.as_deref(),
         );
         self.change_key(&caller.owner, change, event).await
+    }
+
+    /// Checks that the caller itself has all scopes of a key that it makes valid for longer. Otherwise it could bring back
+    /// an expired key that may do more than itself.
+    async fn check_prolonged(
+        &self,
+        caller: &Caller,
+        key_id: &str,
+        expires_at: Option<Timestamp>,
+    ) -> Result<()> {
+        let keys = self.store.keys().list_keys(&caller.owner).await;
+        let keys = keys.map_err(store_error)?;
+        // A key that does not exist is an error of the change.
+        let Some(key) = keys.iter().find(|key| key.id == key_id) else {
+            return Ok(());
+        };
+        let is_prolonged = key
+            .expires_at
+            .is_some_and(|old| expires_at.is_none_or(|new| new > old));
+        if is_prolonged {
+            let scopes: Vec<Scope> = key
+                .scopes
+                .iter()
+                .filter_map(|scope| Scope::parse(scope))
+                .collect();
+            no_more_than(caller, &scopes)?;
+        }
+        Ok(())
     }
 
     /// Deactivates a key permanently. It stops working everywhere within a second.

@@ -110,8 +110,8 @@ pub struct Models {
 
     /// The dimensions of an embedding, 1 to 4096. Default: the model's own.
     ///
-    /// The service requests this number from a provider. A model inside the service
-    /// always has its own number, whatever this setting is.
+    /// The service requests this number from a provider. A model inside the service always has its own
+    /// number, whatever this setting is.
     #[arg(long, env = "EMBEDDING_DIM", value_name = "N", value_parser = number(1, 4096), global = true)]
     pub embedding_dim: Option<u64>,
 

@@ -156,7 +156,7 @@ pub struct Search {
 
     /// Weight of the preceding entry's words in reranking by late interaction, 0 to 1; 0 disables them.
     ///
-        /// The weight is relative to the entry's own words, which weigh 1. An entry n steps back has the weight to the
+    /// The weight is relative to the entry's own words, which weigh 1. An entry n steps back has the weight to the
     /// power of n, and is ignored below 0.1. Steps are counted in entry ids, so entries of other threads in between
     /// count too. Only candidates of the same thread within CONTEXT_GAP_MINUTES are included.
     #[arg(long, env = "RERANK_CONTEXT_WEIGHT", value_name = "W", default_value = "0.85", value_parser = fraction, global = true)]
@@ -166,7 +166,7 @@ pub struct Search {
     ///
     /// Reranking 50 chat messages then takes about 2 ms, because only the query is encoded. On disk a token takes 200
     /// bytes, a message of 37 tokens 8 kB. Entries that were stored before are encoded when a search reranks them,
-        /// until their text changes. The setting has no effect with an embedding provider over HTTP, with a reranker, or
+    /// until their text changes. The setting has no effect with an embedding provider over HTTP, with a reranker, or
     /// when reranking is off.
     #[arg(long, env = "RERANK_STORE_TOKENS", value_name = "BOOL", value_parser = boolean, action = clap::ArgAction::Set, default_value = "false", global = true)]
     pub rerank_store_tokens: bool,

@@ -53,7 +53,7 @@ pub struct Storage {
     #[arg(long, env = "METADATA_INDEXED_FIELDS", value_name = "FIELDS", default_value = "status,agent_name,task_name,project,report_type,scope", value_parser = fields, global = true)]
     pub metadata_indexed_fields: List,
 
-        /// Number of threads that look up rows, 1 to 64. Searches have the same number of threads, but at most 2. Default:
+    /// Number of threads that look up rows, 1 to 64. Searches have the same number of threads, but at most 2. Default:
     /// one for each processor, at most 4.
     #[arg(long, env = "SQLITE_READERS", value_name = "N", value_parser = number(1, 64), global = true)]
     pub sqlite_readers: Option<u64>,
@@ -66,9 +66,10 @@ pub struct Storage {
     #[arg(long, env = "SQLITE_BUSY_TIMEOUT_MS", value_name = "MS", default_value = "5000", value_parser = number(1, 600_000), global = true)]
     pub sqlite_busy_timeout_ms: u64,
 
-    /// Bits per dimension of each vector in memory: 4 or 1. /// /// With 4, a vector of 384 dimensions takes 264 bytes,
-    and a search reads a few dozen vectors from the file. With 1 /// it takes 64 bytes, and a search reads 800 vectors
-    or more. With 1 the start reads no vectors.
+    /// Bits per dimension of each vector in memory: 4 or 1.
+    ///
+    /// With 4, a vector of 384 dimensions takes 264 bytes, and a search reads a few dozen vectors from the file. With 1
+    /// it takes 64 bytes, and a search reads 800 vectors or more. With 1 the start reads no vectors.
     #[arg(
         long,
         env = "SQLITE_VECTOR_BITS",

@@ -140,6 +140,17 @@ async fn a_key_gives_no_right_that_it_lacks_itself() {
     .send()
     .await;
     assert_eq!(refused.status, StatusCode::FORBIDDEN);
+    // It prolongs no key that may do more than itself, so it cannot bring back an expired one. It may shorten it.
+    let stronger = service.key("default", &["read", "write"]).await;
+    let expiry = async |expires_at| {
+        let path = format!("/v1/api-keys/{}", stronger.id);
+        let changed = service.patch(&path, json!({"expires_at": expires_at}));
+        with(changed, &key.text).send().await.status
+    };
+    assert_eq!(expiry("2999-01-01").await, StatusCode::OK);
+    assert_eq!(expiry("2998-01-01").await, StatusCode::OK);
+    assert_eq!(expiry("2999-01-01").await, StatusCode::FORBIDDEN);
+    assert_eq!(expiry("").await, StatusCode::FORBIDDEN);
     let theirs = service.key("other", &["read"]).await;
     let unknown = with(
         service.get(&format!("/v1/api-keys/{}", theirs.id)),

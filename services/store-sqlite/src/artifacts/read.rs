@@ -330,8 +330,9 @@ pub(crate) fn list(
                 content,
             };
             let object = parse_metadata(&metadata);
-            let damaged_version = (object.is_err() || !seal::artifact_is_sound(&read, seal.as_deref()))
-                .then_some(version);
+            let damaged_version = (object.is_err()
+                || !seal::artifact_is_sound(&read, seal.as_deref()))
+            .then_some(version);
             let (metadata, created_at, updated_at) = (
                 object.unwrap_or_default(),
                 Timestamp(created_at),

@@ -6,7 +6,8 @@ use context_model::{
 };
 use context_store::{
     ArtifactRestore, DeleteCriteria, Denial, Embedded, EmbeddedChunk, Embedding, EmbeddingModel,
-    Idempotency, KeyChange, KeyEvent, ModelUse, OwnerId, Retention, Store, StoredKey, WriteOptions,
+    Idempotency, KeyChange, KeyEvent, LateSummary, ModelUse, OwnerId, Retention, Store, StoredKey,
+    WriteOptions,
 };
 use context_test_support::Random;
 use serde_json::json;
