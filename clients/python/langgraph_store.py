@@ -77,11 +77,11 @@ class ContextStore(BaseStore):
         value = dict(op.value)
         fields = self._fields if op.index is None else op.index or []
         words = "\n".join(text for field in fields for text in get_text_at_path(value, field))
-        # Searches cannot filter by the path of an artifact.
-        metadata = values.to_object({"path": path, "searchable": bool(words.strip())})
+        text = words.replace("\0", "")[:CONTENT_CHARS].strip()
+        # Searches cannot filter by the path of an artifact, so the metadata repeats it.
+        metadata = values.to_object({"path": path, "searchable": text != ""})
         metadata.fields["value"].json_value = json.dumps(value, allow_nan=False)
-        content = words.replace("\0", "")[:CONTENT_CHARS].strip() or "(not searchable)"
-        given = {"content": content, "title": op.key[:200], "metadata": metadata}
+        given = {"content": text or "(not searchable)", "title": op.key[:200], "metadata": metadata}
         if found:
             request = pb.UpdateArtifactRequest(artifact_id=found.id, return_content=False, **given)
             self._service.write(self._service.artifacts.UpdateArtifact, request)

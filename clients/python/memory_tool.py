@@ -35,7 +35,7 @@ from context_service_client.models import GetArtifactReply, MoveArtifactsRequest
 from context_service_client.types import UNSET
 from memory_text import ROOT, checked, inserted, is_whole, listed, replaced, shown, stored, text_of
 
-ATTEMPTS = 200  # An attempt fails only if another edit of the file succeeded in between.
+ATTEMPTS = 200  # An attempt fails only if the file was edited or deleted in between.
 Reply = TypeVar("Reply")
 
 
@@ -73,6 +73,7 @@ class ContextMemoryTool(BetaAbstractMemoryTool):
     def create(self, command: Create) -> str:
         path, taken = checked(command.path), f"File {command.path} already exists"
         # A create checks only the path itself. A move also refuses a directory's path, and one that lies in a file.
+        # If this process ends before the move, the artifact stays at `/creating/<uuid>`.
         elsewhere = f"/creating/{uuid.uuid4()}"
         body = {"path": elsewhere, **stored(command.file_text, {}, command.path)}
         self._require_free(path, taken)

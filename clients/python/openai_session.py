@@ -24,8 +24,6 @@ class ContextSession:
         """Returns up to `limit` of the newest items, oldest first. `limit` defaults to that of the session settings; if
         neither is set, it returns all items."""
         limit = self.session_settings.limit if limit is None else limit
-        if limit is not None and limit <= 0:
-            return []
         return await asyncio.to_thread(self._transcript.newest, limit)
 
     async def add_items(self, items):

@@ -38,6 +38,8 @@ class Transcript:
 
     def newest(self, limit=None):
         """Returns up to `limit` of the newest objects, oldest first. Without a limit it returns all."""
+        if limit is not None and limit <= 0:
+            return []
         found = []
         for _, item in self._newest_first(limit):
             found.append(item)
@@ -54,7 +56,7 @@ class Transcript:
             ids, item = newest
             request = pb.DeleteContextRequest(context_ids=pb.IdList(values=ids))
             if self._service.write(self._service.contexts.DeleteContext, request).deleted_count:
-                return item  # Otherwise someone else has taken it.
+                return item  # Otherwise another caller has deleted it.
 
     def clear(self):
         self._service.write(self._service.contexts.DeleteContext, pb.DeleteContextRequest(thread_id=self._thread))
@@ -65,11 +67,10 @@ class Transcript:
         for start in range(0, len(message_ids), PAGE):
             wanted = value_pb2.Value(list_value=value_pb2.ListValue(values=map(values.to_value, message_ids[start : start + PAGE])))
             condition = context_pb2.MetadataFilter(key="message_id", operator="in", value=wanted, case_sensitive=True)
-            # Each object counts once: by its first part.
+            # Only first parts are read. Two processes may have stored the same object.
             first = context_pb2.MetadataFilter(key="part", operator="eq", value=values.to_value(0))
             only = context_pb2.Filter(thread_id=self._thread, metadata_filters=[condition, first])
-            page = self._service.read(self._service.contexts.SearchContext, pb.SearchContextRequest(filter=only, limit=PAGE))
-            found |= {hit.metadata.fields["message_id"].string_value for hit in page.results}
+            found |= {hit.metadata.fields["message_id"].string_value for hit in pages(self._service, only)}
         return found
 
     def _entries(self, message_id, item):
@@ -94,7 +95,7 @@ class Transcript:
         for hit in pages(self._service, context_pb2.Filter(thread_id=self._thread), page_size):
             fields = hit.metadata.fields
             if "json" not in fields:
-                continue  # Someone else has stored it.
+                continue  # Another program has stored it.
             # The last part of an object comes first. Parts that were read before it are of an object that has been
             # deleted meanwhile.
             if fields["part"].int_value == fields["parts"].int_value - 1:
@@ -108,7 +109,7 @@ class Transcript:
 def pages(service, only, page_size=None):
     """All entries that satisfy a filter, newest first, read in pages of 2 to 100. Entries that are stored or deleted
     meanwhile shift no page."""
-    oldest, read = "", set()  # The ids that were read of the time `oldest`.
+    oldest, read = "", set()  # `read`: the ids, already yielded, of entries whose time is `oldest`.
     request = pb.SearchContextRequest(filter=only, limit=max(2, min(page_size or PAGE, PAGE)))
     while True:
         page = service.read(service.contexts.SearchContext, request)

@@ -85,10 +85,10 @@ export class ContextStore extends BaseStore {
 
   private async set(id: string | undefined, path: string, key: string, value: object, index?: false | string[]): Promise<void> {
     const words = (index === false ? [] : index ?? this.fields).flatMap((field) => textsAt(value, field)).join("\n");
-    // Searches cannot filter by the path of an artifact.
-    const metadata = { path, searchable: words.trim() !== "", value };
-    const content = [...words.replaceAll("\0", "")].slice(0, CONTENT_CHARS).join("").replace(/^[\s\u0085]+|[\s\u0085]+$/g, "") || "(not searchable)";
-    const body = { content, title: [...key].slice(0, 200).join(""), metadata };
+    const text = [...words.replaceAll("\0", "")].slice(0, CONTENT_CHARS).join("").replace(/^[\s\u0085]+|[\s\u0085]+$/g, "");
+    // Searches cannot filter by the path of an artifact, so the metadata repeats it.
+    const metadata = { path, searchable: text !== "", value };
+    const body = { content: text || "(not searchable)", title: [...key].slice(0, 200).join(""), metadata };
     if (id === undefined) {
       done(await this.service.POST("/v1/artifacts", { params: once(), body: { path, ...body } }));
     } else {

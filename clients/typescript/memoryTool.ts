@@ -18,7 +18,7 @@ import type { components, paths } from "./openapi.d.ts";
 
 type Schemas = components["schemas"];
 
-const ATTEMPTS = 200; // An attempt fails only if another edit of the file succeeded in between.
+const ATTEMPTS = 200; // An attempt fails only if the file was edited or deleted in between.
 
 /** The handlers for `betaMemoryTool`. */
 export class ContextMemoryTool implements MemoryToolHandlers {
@@ -43,6 +43,7 @@ export class ContextMemoryTool implements MemoryToolHandlers {
   async create(command: Command<"create">): Promise<string> {
     const [path, taken] = [checked(command.path), `File ${command.path} already exists`];
     // A create checks only the path itself. A move also refuses a directory's path, and one that lies in a file.
+    // If this process ends before the move, the artifact stays at `/creating/<uuid>`.
     const elsewhere = `/creating/${randomUUID()}`;
     const body = { path: elsewhere, ...stored(command.file_text, {}, command.path) };
     await this.#requireFree(path, taken);

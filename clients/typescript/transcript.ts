@@ -60,7 +60,7 @@ export class Transcript<Item extends object> {
       if (newest.done) return undefined;
       const [context_ids, item] = newest.value;
       const reply = done(await this.service.POST("/v1/contexts/delete", { body: { context_ids }, params: once() }));
-      if (reply.deleted_count > 0) return item; // Otherwise someone else has taken it.
+      if (reply.deleted_count > 0) return item; // Otherwise another caller has deleted it.
     }
   }
 
@@ -72,12 +72,12 @@ export class Transcript<Item extends object> {
   async known(ids: string[]): Promise<Set<string>> {
     const found = new Set<string>();
     for (let start = 0; start < ids.length; start += PAGE) {
+      // Only first parts are read. Two processes may have stored the same object.
       const metadata_filters = [
         { key: "message_id", operator: "in" as const, value: ids.slice(start, start + PAGE), case_sensitive: true },
-        { key: "part", operator: "eq" as const, value: 0 }, // Each object counts once: by its first part.
+        { key: "part", operator: "eq" as const, value: 0 },
       ];
-      const page = done(await this.service.POST("/v1/contexts/search", { body: { thread_id: this.thread, metadata_filters, limit: PAGE } }));
-      for (const hit of page.results) found.add(field(hit, "message_id"));
+      for await (const hit of pages(this.service, { thread_id: this.thread, metadata_filters })) found.add(field(hit, "message_id"));
     }
     return found;
   }
@@ -104,7 +104,7 @@ export class Transcript<Item extends object> {
     let ids: number[] = [];
     let later = "";
     for await (const hit of pages(this.service, { thread_id: this.thread }, pageSize)) {
-      if (hit.metadata["json"] === undefined) continue; // Someone else has stored it.
+      if (hit.metadata["json"] === undefined) continue; // Another program has stored it.
       // The last part of an object comes first. Parts that were read before it are of an object that has been deleted
       // meanwhile.
       if (hit.metadata["part"] === Number(hit.metadata["parts"]) - 1) [ids, later] = [[], ""];
@@ -121,7 +121,7 @@ export class Transcript<Item extends object> {
  */
 export async function* pages(service: Service, only: Filter, pageSize = PAGE): AsyncGenerator<Hit, void> {
   const body = { ...only, limit: Math.max(2, Math.min(pageSize, PAGE)), offset: 0 };
-  const read = new Set<number>(); // The ids that were read of the time `end_date`.
+  const read = new Set<number>(); // The ids, already yielded, of entries whose time is `end_date`.
   for (;;) {
     const page = done(await service.POST("/v1/contexts/search", { body }));
     const first = page.results[0];

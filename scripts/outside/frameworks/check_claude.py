@@ -179,6 +179,11 @@ async def an_entry_that_is_sent_again_is_stored_once(service):
     await store.append(key, [{"type": "mode"}])
     await store.append(key, [{"type": "mode"}])
     assert await store.load(key) == [*lines, {"type": "mode"}, {"type": "mode"}]
+    # Other processes may have stored entries at the same time, so that the known ones have more than one page.
+    copies = lines[1:3] * 50
+    store._transcript(key).append([(line["uuid"], line) for line in copies])
+    await store.append(key, lines[:3])
+    assert await store.load(key) == [*lines, {"type": "mode"}, {"type": "mode"}, *copies]
 
 
 async def random_operations_equal_those_of_the_store_in_memory(service):

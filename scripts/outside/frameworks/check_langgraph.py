@@ -212,6 +212,10 @@ def a_query_sees_the_chosen_fields(service):
     assert found("llama") == {"plain"}
     store.put(("docs",), "plain", {"text": "A vicuña"})
     assert found("llama") == set()
+    # Nothing that a search could find is left of these texts.
+    for number, text in enumerate(("\x85", " \x85 ", " " * 100_000 + "A llama")):
+        store.put(("docs",), f"blank {number}", {"text": text})
+    assert not {key for key in found("searchable") | found("llama") if key.startswith("blank")}
 
 
 async def concurrent_batches_lose_nothing(service):

@@ -89,6 +89,7 @@ async def the_limit_of_the_settings_holds(service):
     await session.add_items([{"role": "user", "content": f"{number}"} for number in range(5)])
     assert [item["content"] for item in await session.get_items()] == ["3", "4"]
     assert [item["content"] for item in await session.get_items(4)] == ["1", "2", "3", "4"]
+    assert await session.get_items(0) == await session.get_items(-1) == []
     model = Scripted(says("ok"))
     await Runner.run(Agent(name="Assistant", model=model), "5", session=session)
     assert [item["content"] for item in model.given[0]] == ["3", "4", "5"], model.given

@@ -252,6 +252,11 @@ async function repetitionsAreStoredOnce() {
   await Promise.all([store.append(key, lines.slice(0, 150)), store.append(key, lines.slice(100))]);
   await store.append(key, [lines[0], { type: "mode" }, { type: "mode" }]);
   assert.deepEqual(await store.load(key), [...lines, { type: "mode" }, { type: "mode" }]);
+  // Other processes may have stored entries at the same time, so that the known ones have more than one page.
+  const copies = Array.from({ length: 50 }, () => lines.slice(1, 3)).flat();
+  await store.transcript(key).append(copies.map((line) => [line.uuid, line]));
+  await store.append(key, lines.slice(0, 3));
+  assert.deepEqual(await store.load(key), [...lines, { type: "mode" }, { type: "mode" }, ...copies]);
 }
 
 async function concurrentEntriesAreKept() {

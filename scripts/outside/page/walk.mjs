@@ -458,13 +458,25 @@ async function readThread(base) {
   await page.goto(`${base}/#/threads/heartbeat`);
   await page.getByText("Check 60: all").first().waitFor();
   await page.getByRole("img", { name: /^60 entries in 60 days/ }).waitFor();
+  const uncounted = page.getByText("Only the newest 100,000 entries are counted. Earlier days are missing.");
+  assert.equal(await uncounted.count(), 0);
   assert.equal(await page.getByText("Check 1: all").count(), 0);
   await page.evaluate(() => scrollTo({ top: 0 }));
   await page.getByText("Check 1: all").waitFor();
   const order = await page.locator(".talk .entry .text").allTextContents();
   assert.deepEqual(order.map((text) => Number(/Check (\d+)/.exec(text)[1])), Array.from({ length: 60 }, (_, i) => i + 1));
 
+  // As the service replies for a thread with more entries than it counts.
+  const counted = async (route) => {
+    const response = await route.fetch();
+    await route.fulfill({ response, json: { ...(await response.json()), complete: false, scanned: 100_000 } });
+  };
+  await page.route("**/v1/days?*", counted);
   await page.goto(`${base}/#/threads/transcripts`);
+  await uncounted.waitFor();
+  await accessible(page, "bars that lack days");
+  await page.screenshot({ path: join(pictures, "uncounted-light.png") });
+  await page.unroute("**/v1/days?*", counted);
   assert.equal(await page.getByText("Line 400:").count(), 0);
   await page.getByRole("button", { name: "Show the whole text" }).click();
   await page.getByRole("button", { name: /Show all [\d,]+ characters/ }).click();
@@ -480,6 +492,11 @@ async function readThread(base) {
   await accessible(page, "an image");
   await page.locator("img").scrollIntoViewIfNeeded();
   await page.screenshot({ path: join(pictures, "image-light.png") });
+  // Images that another client has replaced are not shown any more.
+  const pictured = (await page.locator(".entry", { has: page.locator("img") }).getAttribute("id")).replace("entry-", "");
+  await rest.call("PATCH", `v1/contexts/${pictured}`, { images: [{ data: picture(160, 70), mime_type: "image/png" }] });
+  await page.getByRole("button", { name: "Show the images" }).click();
+  await page.waitForFunction(() => document.querySelector("img")?.naturalWidth === 160);
 
   const link = await page.getByRole("link", { name: /Link to entry/ }).first().getAttribute("href");
   await page.goto("about:blank");
@@ -683,6 +700,8 @@ async function openWithoutAPort() {
   const command = await page.locator("pre").first().innerText();
   const stored = execFileSync("sh", ["-c", command], { encoding: "utf8" });
   assert.equal(JSON.parse(stored).thread_id, "hello", stored);
+  await page.getByRole("link", { name: "Health" }).click();
+  await page.getByText("this port accepts only pages that “context-gateway open” opened").waitFor();
   // What was opened is gone after a reload, and its link is used up.
   page.expected.push("401");
   for (const reopen of [() => page.reload(), () => page.goto(url.href)]) {

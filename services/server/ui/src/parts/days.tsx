@@ -35,6 +35,12 @@ export function useDays(thread: string | undefined, fresh: number | string) {
   );
 }
 
+/** Says that the bars do not show every entry, if that is so. */
+export function Uncounted({ of: { complete, scanned } }: { of: Days }) {
+  if (complete) return null;
+  return <p class="note">{`Only the newest ${count(scanned)} entries are counted. Earlier days are missing.`}</p>;
+}
+
 export function DayBars({ of: { days, most } }: { of: Days }) {
   const total = days.reduce((sum, { entries }) => sum + entries, 0);
   return (

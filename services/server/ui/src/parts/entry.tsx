@@ -137,7 +137,7 @@ export function EntryView({ entry: given, snippet, showThread = false, brief, ma
             <Tags tags={entry.tags} />
             <Metadata of={entry.metadata} />
           </div>
-          {entry.content_type === "multimodal" && <Images id={entry.id} />}
+          {entry.content_type === "multimodal" && <Images key={entry.version} id={entry.id} />}
           {children}
         </>
       )}
@@ -238,7 +238,7 @@ export function Metadata({ of }: { of: Record<string, unknown> | null | undefine
   );
 }
 
-/** An image is loaded only when the user asks for it. */
+/** The images of an entry are loaded only when the user asks for them. */
 function Images({ id }: { id: number }) {
   const [images, setImages] = useState<Image[]>();
   const [error, setError] = useState<ApiError>();
@@ -275,7 +275,7 @@ function OneImage({ image, name }: { image: Image; name: string }) {
   const type = image.mime_type ?? "image/png";
   const size = Math.floor((image.data.replace(/=+$/, "").length * 3) / 4);
   useEffect(() => {
-    // As an image no content can run as a script, not even in an SVG.
+    // An `<img>` runs no script, not even that of an SVG.
     const made = URL.createObjectURL(new Blob([decoded(image.data)], { type: /^image\//.test(type) ? type : "image/png" }));
     setUrl(made);
     return () => URL.revokeObjectURL(made);

@@ -10,7 +10,7 @@ import { dayOf } from "../format";
 import { asApiError } from "../hooks";
 import { after, before, beginning, oldestFirst, PAGE, type Page } from "../paging";
 import { Button, Copy, Empty, Head, Icon, inputValue, Sentinel, Trouble, Waiting } from "../parts/basics";
-import { DayBars, useDays } from "../parts/days";
+import { DayBars, Uncounted, useDays } from "../parts/days";
 import { EntryView } from "../parts/entry";
 import { replace, to } from "../route";
 
@@ -198,7 +198,12 @@ export function Conversation({ thread, until, at, back }: Props) {
 /** Bars that show when entries were added to the thread. */
 function Sparkline({ thread, fresh }: { thread: string; fresh: number }) {
   const { value } = useDays(thread, fresh);
-  return <span class="sparkline">{value && <DayBars of={value} />}</span>;
+  return (
+    <>
+      <span class="sparkline">{value && <DayBars of={value} />}</span>
+      {value && <Uncounted of={value} />}
+    </>
+  );
 }
 
 /** The entries up to a time, as far back as the entry `wanted`: all entries of a batch have the same time. */

@@ -2,13 +2,13 @@
 
 import type { ComponentChildren } from "preact";
 
-import { address, api, type Statistics } from "../api";
+import { address, api, session, type Statistics } from "../api";
 import { useApp } from "../context";
 import { count, counted, dateOf, duration } from "../format";
 import { useLoad } from "../hooks";
 import { operations } from "../metrics";
 import { Bar, Head, Trouble, Waiting } from "../parts/basics";
-import { DayBars, useDays } from "../parts/days";
+import { DayBars, Uncounted, useDays } from "../parts/days";
 
 export function Health() {
   const { fresh, rights } = useApp();
@@ -122,7 +122,7 @@ function OverTime({ fresh }: { fresh: number | string }) {
           <span>{`at most ${count(value.most)} a day`}</span>
           <span>today</span>
         </p>
-        {!value.complete && <p class="note">{`Only the newest ${count(value.scanned)} entries are counted. Earlier days are missing.`}</p>}
+        <Uncounted of={value} />
       </div>
     </>
   );
@@ -198,7 +198,16 @@ function features(of: Statistics, keyed: boolean): Feature[] {
       detail: summaries.reason ?? `${[summaries.provider, summaries.model].filter(Boolean).join(", ")}; ${counted(summaries.summary_count, "summary", "summaries")}`,
       how: "Set SUMMARY_PROVIDER, or SUMMARY_MODEL for Ollama.",
     },
-    { name: "API keys", on: keyed, detail: keyed ? "every request needs a key" : "anyone who reaches this address may do everything", how: "Start the service with AUTH=keys; it prints the first key." },
+    {
+      name: "API keys",
+      on: keyed,
+      detail: keyed
+        ? "every request needs a key"
+        : session()
+          ? "this port accepts only pages that “context-gateway open” opened"
+          : "anyone who reaches this address may do everything",
+      how: "Start the service with AUTH=keys; it prints the first key.",
+    },
   ];
 }
 
