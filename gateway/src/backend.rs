@@ -156,17 +156,17 @@ impl Backend {
     }
 
     /// If the service runs on this machine, checks the settings of this process and compares them with those of the
-    /// service. Differences are reported on stderr and in [`notice`](Self::notice).
+    /// service. Differences are reported on stderr and in [`notice`](Self::notice). `program` compares them if the
+    /// gateway does not start the service.
     ///
     /// # Errors
     /// The service's message about a setting that cannot be read.
-    pub async fn check_settings(&self) -> Result<(), String> {
+    pub async fn check_settings(&self, program: ServiceProgram) -> Result<(), String> {
         match &self.target {
             // A service on another machine does not disclose its settings.
             Target::Tcp(_) => Ok(()),
             Target::Unix(socket) => {
-                let program =
-                    ServiceProgram::beside().with([("CONTEXT_SOCKET", socket.as_os_str())]);
+                let program = program.with([("CONTEXT_SOCKET", socket.as_os_str())]);
                 if let Some(comparison) = program.compare(How::Explicit).await? {
                     self.notice.report(&comparison);
                 }

@@ -52,7 +52,7 @@ pub enum ToolSet {
     Full,
 }
 
-/// The tools that one gateway lists and calls.
+/// Which tools a gateway lists, and which can be called.
 #[derive(Debug, Clone, Default)]
 pub struct Selection {
     set: ToolSet,

@@ -37,8 +37,9 @@ pub struct BackendArgs {
     #[arg(long, env = "MAX_TOTAL_SIZE_MB", default_value = "100", value_parser = megabytes)]
     pub max_total_size_mb: u64,
     /// Memory for requests and replies in flight, in megabytes, 64 to 1048576. Beyond it, http refuses
-    /// requests and stdio reads none until memory is free. A request takes three times its size and a reply seven
-    /// times, so 512 MB are enough for a request of 156 MB or a reply of 68 MB
+    /// requests and stdio reads none until memory is free. A request takes three times its size and 260 bytes for each
+    /// of its JSON values, and a reply seven times its size, so 512 MB are enough for a request of 156 MB with few
+    /// values, or a reply of 68 MB
     #[arg(long, env = "GATEWAY_REQUEST_MEMORY_MB", value_name = "MB", default_value = "512", value_parser = request_memory)]
     pub request_memory_mb: usize,
     /// Tools to list: default (all but diff_artifact_versions) or full (all)
@@ -56,7 +57,7 @@ pub struct BackendArgs {
     /// Log level on stderr: DEBUG, INFO, WARNING, ERROR or CRITICAL
     #[arg(long, env = "LOG_LEVEL", default_value = "WARNING", value_parser = log_level)]
     pub log_level: tracing::level_filters::LevelFilter,
-    /// Settings of the service that were given as flags. The service gets them as environment variables.
+    /// Settings of the service that were given as flags. The service's program gets them as environment variables.
     #[arg(skip)]
     pub for_service: Vec<(OsString, OsString)>,
 }
@@ -99,9 +100,14 @@ impl BackendArgs {
             path => context_model::local::expand_home(path),
         };
         let socket = socket.or_else(|| self.storage.socket());
-        let program = ServiceProgram::beside().with(self.for_service.iter().cloned());
-        let service = LocalService::with_program(&db_path, socket, program);
+        let service = LocalService::with_program(&db_path, socket, self.program());
         Ok(Target::Local(Arc::new(adapt(service))))
+    }
+
+    /// The service's program. It gets the flags that the service needs too.
+    #[must_use]
+    pub fn program(&self) -> ServiceProgram {
+        ServiceProgram::beside().with(self.for_service.iter().cloned())
     }
 
     /// The tools of this gateway.

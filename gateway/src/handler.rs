@@ -1,5 +1,5 @@
-//! The MCP server. It serves listings from embedded files and forwards each tool call to the
-//! context service.
+//! The MCP server. The lists of tools, prompts and resource templates are part of this binary. Tool calls, resource
+//! reads and subscriptions go to the context service.
 
 mod requests;
 
@@ -24,7 +24,7 @@ use crate::resources::Resource;
 use crate::subscriptions::Subscriptions;
 use crate::{lenient, reply, resources};
 
-/// Maximum number of `subscriptions/listen` that run at once on stdio.
+/// Maximum number of `subscriptions/listen` requests that run at once on stdio.
 const MAX_LISTENERS: usize = 64;
 
 /// The MCP server, shared by all connections.
@@ -41,7 +41,7 @@ pub struct Gateway {
     /// Permits for `subscriptions/listen` on stdio. Such a request runs until it is cancelled, and the transport reads
     /// nothing more while too many requests run.
     listeners: Semaphore,
-    /// `_meta` with `serverInfo`, added to every result.
+    /// `_meta` with `serverInfo`, added to the results of lists, tool calls, prompts and resource reads.
     stamp: MetaObject,
 }
 
@@ -77,7 +77,7 @@ impl Gateway {
         &self.backend
     }
 
-    /// The tools that are listed and called.
+    /// Which tools are listed, and which can be called.
     #[must_use]
     pub fn tools(&self) -> &Selection {
         &self.tools
@@ -150,7 +150,8 @@ impl Gateway {
         };
         let outcome = tokio::select! {
             biased;
-            // Dropping the call resets its stream, which cancels the work in the service.
+            // Dropping the call resets its stream. The service then stops a read. A write that has begun runs to its
+            // end.
             () = context.ct.cancelled() => return None,
             outcome = tokio::time::timeout(deadline, call.run(arguments)) => outcome.unwrap_or_else(|_| Err(too_late(operation))),
         };
@@ -212,7 +213,7 @@ impl Gateway {
                     tracing::debug!(
                         tool = operation.as_str(),
                         reason = error.reason.as_str(),
-                        "Tool call refused"
+                        "Tool call returned an error"
                     );
                 }
                 if operation.resource() == context_model::Resource::Artifact {

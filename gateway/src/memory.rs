@@ -9,6 +9,7 @@
 )]
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -120,6 +121,7 @@ impl Budget {
         Ok(Lease {
             budget: self.clone(),
             caller,
+            requests: AtomicUsize::new(1),
             bytes: Mutex::new(0),
             refusal: Mutex::new(None),
         })
@@ -191,7 +193,7 @@ impl Budget {
         if let Some(held) = state.held.get_mut(&caller) {
             held.bytes -= bytes;
             held.requests -= requests;
-            if held.requests == 0 {
+            if (held.bytes, held.requests) == (0, 0) {
                 state.held.remove(&caller);
             }
         }
@@ -205,11 +207,19 @@ impl Budget {
 pub struct Lease {
     budget: Arc<Budget>,
     caller: Caller,
+    /// 1, or 0 after [`Lease::leave`].
+    requests: AtomicUsize,
     bytes: Mutex<usize>,
     refusal: Mutex<Option<Error>>,
 }
 
 impl Lease {
+    /// Ends the request for the limits of [`Budget::enter`]. Its memory counts until the lease is dropped.
+    pub fn leave(&self) {
+        let requests = self.requests.swap(0, Ordering::Relaxed);
+        self.budget.release(self.caller, 0, requests);
+    }
+
     /// Adds `bytes` to the share.
     ///
     /// # Errors
@@ -298,7 +308,8 @@ impl Lease {
 impl Drop for Lease {
     fn drop(&mut self) {
         let bytes = *self.bytes();
-        self.budget.release(self.caller, bytes, 1);
+        let requests = *self.requests.get_mut();
+        self.budget.release(self.caller, bytes, requests);
     }
 }
 
@@ -385,6 +396,23 @@ mod tests {
         assert!(budget.enter(B).is_ok());
         drop(own);
         assert!(budget.enter(A).is_ok());
+    }
+
+    #[test]
+    fn a_request_that_left_counts_with_its_memory_only() {
+        let budget = budget();
+        let left: Vec<_> = (0..=MAX_REQUESTS)
+            .map(|_| {
+                let lease = budget.enter(A).unwrap();
+                lease.grow(1).unwrap();
+                lease.leave();
+                lease.leave();
+                lease
+            })
+            .collect();
+        assert_eq!((budget.used(), budget.state().requests), (left.len(), 0));
+        drop(left);
+        assert_eq!((budget.used(), budget.state().held.len()), (0, 0));
     }
 
     #[tokio::test]

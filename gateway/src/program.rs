@@ -153,7 +153,10 @@ async fn gateway(
         eprintln!("context-gateway: {warning}");
     }
     let backend = Backend::new(args.target()?, args.max_message_bytes())?;
-    backend.check_settings().await.map_err(Malformed)?;
+    backend
+        .check_settings(args.program())
+        .await
+        .map_err(Malformed)?;
     Ok(Gateway::with_tools(backend, credentials, tools))
 }
 

@@ -103,10 +103,11 @@ impl Recipient {
 }
 
 /// Follows the changes after `cursor` until the client is gone. Without a cursor it first notifies of every resource,
-/// because each may have changed before the stream was open. A broken stream is opened again where it ended.
+/// because each may have changed before the stream was open. A broken stream is opened again where it ended. So
+/// is one whose key or token became invalid, if `metadata` then has another one.
 ///
 /// # Errors
-/// When the service refuses the stream for good, such as after the key was deactivated.
+/// When the service refuses the stream for good, such as after the key was deactivated and no other took its place.
 pub async fn follow(
     backend: &Backend,
     metadata: impl Fn() -> MetadataMap + Send + Sync,
@@ -120,16 +121,17 @@ pub async fn follow(
             cursor: Some(cursor.clone().unwrap_or_else(|| "now".to_owned())),
             ..pb::WatchRequest::default()
         });
-        *request.metadata_mut() = metadata();
+        let opened_with = metadata();
+        *request.metadata_mut() = opened_with.clone();
         let ended = match backend.changes().watch(request).await {
-            Err(status) => Some(status),
+            Err(status) => Some(backend.error(&status, false)),
             Ok(stream) => {
                 let mut stream = stream.into_inner();
                 loop {
                     let frame = match stream.message().await {
                         Ok(Some(frame)) => frame,
                         Ok(None) => break None,
-                        Err(status) => break Some(status),
+                        Err(status) => break Some(backend.error(&status, false)),
                     };
                     if !frame.cursor.is_empty() {
                         cursor = Some(frame.cursor);
@@ -149,7 +151,7 @@ pub async fn follow(
                         Some(Frame::End(end)) if end.reason != "DRAINING" => {
                             let sentence =
                                 format!("the service ended the stream of changes: {}", end.reason);
-                            return Err(Error::new(Reason::Unauthenticated, sentence));
+                            break Some(Error::new(Reason::Unauthenticated, sentence));
                         }
                         _ => Vec::new(),
                     };
@@ -159,9 +161,11 @@ pub async fn follow(
                 }
             }
         };
-        if let Some(status) = ended {
-            let error = backend.error(&status, false);
+        if let Some(error) = ended {
+            let has_another_key =
+                || metadata().get("authorization") != opened_with.get("authorization");
             match error.reason {
+                Reason::Unauthenticated if has_another_key() => {}
                 Reason::CursorInvalid | Reason::CursorCompacted | Reason::ResyncRequired => {
                     cursor = None;
                 }

@@ -76,7 +76,8 @@ pub struct ShowArgs {
     pub common: Common,
 }
 
-/// Prints entries in the order of their ids on the command line.
+/// Prints entries in the order of their ids on the command line; with `--json`, newest first, as the service returns
+/// them.
 ///
 /// # Errors
 /// An id that does not exist, the service's error, or why there was no response.

@@ -12,7 +12,6 @@ use super::common::Common;
 use super::failure::Failure;
 use super::screen::Screen;
 use crate::backend::Target;
-use crate::service_program::ServiceProgram;
 
 /// The arguments of `open`.
 #[derive(Debug, Clone, Args)]
@@ -36,7 +35,8 @@ pub async fn open(args: OpenArgs) -> Result<(), Failure> {
         // The service has the page on its own port. The URL is only printed, because a browser may not reach the
         // address.
         Target::Tcp(url) => return print(&args, &format!("{url}/")),
-        Target::Unix(socket) => ServiceProgram::beside()
+        Target::Unix(socket) => backend
+            .program()
             .with([("CONTEXT_SOCKET", socket)])
             .command(),
         Target::Local(service) => {

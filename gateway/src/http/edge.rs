@@ -83,8 +83,8 @@ pub async fn admit(
         next.run(request).await
     };
     let Some(length) = response.body().size_hint().exact() else {
-        // A stream takes almost no memory and is not counted as a request.
-        drop(lease);
+        // `streams` counts it instead. The MCP server keeps parts of the request, and its lease, until the stream ends.
+        lease.leave();
         return match admission.streams.open(caller) {
             Ok(stream) => response.map(|body| held::until_sent(body, Arc::new(stream))),
             Err(error) => refused(&error),

@@ -27,7 +27,7 @@ pub enum Part {
         /// The events and their groups of hooks.
         groups: Vec<(&'static str, Value)>,
     },
-    /// The records that Codex writes into its own file when a person trusts the hooks. They are only removed.
+    /// The records that Codex writes into its own file when a person trusts the hooks. This program only removes them.
     Trust {
         /// The keys of the records, as `hooks::trust_keys` returns them.
         keys: Vec<String>,
@@ -38,7 +38,8 @@ impl Part {
     /// The text with this part.
     ///
     /// # Errors
-    /// A sentence if the text cannot be parsed, or a value in the place of the part has another type.
+    /// A sentence if the text cannot be parsed, or if what should contain the part is not an object, a table or (for
+    /// hooks) an array.
     pub fn add(&self, text: &str) -> Result<String, String> {
         match self {
             Self::Server {

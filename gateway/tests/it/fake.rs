@@ -41,6 +41,8 @@ pub struct Seen {
 pub struct Watching {
     /// The cursor with which it was opened.
     pub cursor: String,
+    /// The credentials with which it was opened.
+    pub authorization: Option<String>,
     /// Sends its frames.
     pub frames: mpsc::Sender<Result<pb::WatchResponse, Status>>,
 }
@@ -481,7 +483,9 @@ impl ChangeService for Fake {
         request: Request<pb::WatchRequest>,
     ) -> Result<Response<Self::WatchStream>, Status> {
         let (frames, receiver) = mpsc::channel(16);
+        let authorization = request.metadata().get("authorization");
         let opened = Watching {
+            authorization: authorization.map(|value| value.to_str().unwrap().to_owned()),
             cursor: request.into_inner().cursor.unwrap_or_default(),
             frames,
         };

@@ -5,7 +5,7 @@ use axum::http::{Request, StatusCode};
 use context_gateway::handler::Credentials;
 use context_gateway::http::{ConnectionLimits, Guarded, HttpConfig, app, serve};
 use context_gateway::memory::{Budget, Caller};
-use context_test_support::until;
+use context_test_support::{until, wait_for};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tower::ServiceExt as _;
@@ -546,6 +546,33 @@ async fn nothing_is_read_from_a_caller_without_a_key_and_little_from_one_whom_th
         "Bearer sk_prod_garbage",
     );
     assert_eq!(exchange(&router, request).await.0, StatusCode::OK);
+}
+
+#[tokio::test]
+async fn streams_leave_the_requests_of_their_callers_free() {
+    let mut setup = setup(Credentials::Callers);
+    setup.server.kill();
+    let budget = budget();
+    let router = guarded(&setup, budget.clone());
+    let with_key = |request| with(request, "authorization", "Bearer sk_prod_garbage");
+    let notifications = json!({"notifications": {"toolsListChanged": true}});
+    let listen = Era::Modern.request(1, "subscriptions/listen", notifications);
+    let mut streams = Vec::new();
+    for _ in 0..32 {
+        let request = with_key(post(Era::Modern, &listen));
+        let response = router.clone().oneshot(request).await.unwrap();
+        assert_eq!(response.status(), StatusCode::OK);
+        streams.push(response);
+    }
+    let (status, _) = exchange(&router, with_key(post(Era::Modern, &listen))).await;
+    assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE, "one stream more");
+    let (status, _) = exchange(&router, with_key(post(LEGACY, &list()))).await;
+    assert_eq!(status, StatusCode::OK);
+    drop(streams);
+    wait_for("the memory of the streams is free", || {
+        (budget.used() == 0).then_some(())
+    })
+    .await;
 }
 
 #[tokio::test]

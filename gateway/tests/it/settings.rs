@@ -225,16 +225,27 @@ fn a_malformed_setting_of_the_service_stops_the_gateway_before_it_serves() {
     let machine = Machine::new();
     let sentence = "context-gateway: MAX_IMAGE_SIZE_MB (--max-image-size-mb) is `huge`; it must be a whole number from 1 to 1024\n";
     let socket = format!("unix:{}", machine.home.socket().display());
-    for (transport, backend) in [("stdio", ""), ("stdio", &socket), ("http", "")] {
-        let settings = [("MAX_IMAGE_SIZE_MB", "huge"), ("CONTEXT_BACKEND", backend)];
+    let check = |arguments: &[&str], settings: &[(&str, &str)], sentence: &str| {
         let output = machine
-            .command("context-gateway", &settings)
-            .arg(transport)
+            .command("context-gateway", settings)
+            .args(arguments)
+            .stdin(Stdio::null())
             .output()
             .expect("the gateway runs");
-        assert_eq!(output.status.code(), Some(2), "{transport} {backend}");
-        assert_eq!(String::from_utf8_lossy(&output.stderr), sentence);
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(stderr, sentence, "{arguments:?} {settings:?}");
+        assert_eq!(output.status.code(), Some(2));
         assert!(output.stdout.is_empty());
+    };
+    for (transport, backend) in [("stdio", ""), ("stdio", &socket), ("http", "")] {
+        let settings = [("MAX_IMAGE_SIZE_MB", "huge"), ("CONTEXT_BACKEND", backend)];
+        check(&[transport], &settings, sentence);
+    }
+    // The gateway allows more than the service does.
+    let sentence = "context-gateway: MAX_TOTAL_SIZE_MB (--max-total-size-mb) is `2000`; it must be a whole number from 1 to 1024\n";
+    for backend in ["", &socket] {
+        let flags = ["stdio", "--max-total-size-mb=2000"];
+        check(&flags, &[("CONTEXT_BACKEND", backend)], sentence);
     }
     assert!(services_of(&machine.home.database()).is_empty());
 }

@@ -1,7 +1,11 @@
 //! Subscriptions to resources: over stdio with `resources/subscribe`, and with `subscriptions/listen`.
 
+use std::sync::Arc;
+
 use context_gateway::handler::Credentials;
+use context_gateway::key_file::KeyFile;
 use context_proto::v1 as pb;
+use context_test_support::wait_for;
 use pb::watch_response::Frame;
 use serde_json::{Value, json};
 
@@ -93,6 +97,41 @@ async fn a_client_hears_of_each_change_of_what_it_subscribed_to() {
     let mut both = [updated(&mut pipe).await, updated(&mut pipe).await];
     both.sort();
     assert_eq!(both, [&*artifact, "context://entries/42"]);
+}
+
+#[tokio::test]
+async fn a_client_whose_token_is_replaced_misses_no_change() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("token");
+    std::fs::write(&file, "first").unwrap();
+    let key = Arc::new(KeyFile::open(&file).unwrap());
+    let setup = setup(Credentials::File(key.clone()));
+    let mut pipe = Pipe::open(&setup, Era::Legacy("2025-11-25")).await;
+    let reply = pipe
+        .request("resources/subscribe", json!({ "uri": THREAD }))
+        .await;
+    assert!(reply["result"].is_object(), "{reply}");
+    let stream = setup.fake.watching().await;
+    assert_eq!(stream.authorization.as_deref(), Some("Bearer first"));
+    send(&stream, "1", change("context", "7", Some("a/b"))).await;
+    assert_eq!(updated(&mut pipe).await, THREAD);
+
+    // The service ends the stream of a token that is no longer valid.
+    std::fs::write(&file, "second").unwrap();
+    wait_for("the new token", || {
+        (key.current()? == "Bearer second").then_some(())
+    })
+    .await;
+    let reason = "KEY_REVOKED".to_owned();
+    send(&stream, "", Frame::End(pb::End { reason })).await;
+    drop(stream);
+    let stream = setup.fake.watching().await;
+    assert_eq!(
+        (stream.authorization.as_deref(), stream.cursor.as_str()),
+        (Some("Bearer second"), "1")
+    );
+    send(&stream, "2", change("context", "7", Some("a/b"))).await;
+    assert_eq!(updated(&mut pipe).await, THREAD);
 }
 
 #[tokio::test]

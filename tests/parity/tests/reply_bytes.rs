@@ -1,5 +1,6 @@
-//! How many bytes typical replies on MCP take. An agent pays for each of them. docs/gateway.md has the table that this
-//! test prints: `cargo nextest run -p context-parity --test reply_bytes --no-capture`.
+//! How many bytes typical replies on MCP take. An agent pays for each of them. This test checks bounds of some of them
+//! and prints the numbers of the column "now" of the table in docs/gateway.md:
+//! `cargo nextest run -p context-parity --test reply_bytes --no-capture`.
 
 #![expect(clippy::print_stdout, reason = "it prints the table")]
 
