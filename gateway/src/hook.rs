@@ -300,9 +300,13 @@ impl Hook<'_> {
         self.show(frame)
     }
 
-    /// Prints stored entries about the prompt, if the person typed it.
+    /// Prints stored entries about the prompt, if the person typed it and it names no excluded path.
     async fn recall(&self, service: &Service) -> Result<(), String> {
         let prompt = self.input.prompt(self.agent);
+        let root = &self.place.project.root;
+        if self.place.ignored.path_in(prompt, root).is_some() {
+            return Ok(());
+        }
         let is_typed = !event::is_machine_made(prompt)
             && !self.session()?.value.scheduled.contains(&digest(&[prompt]));
         // Secrets are removed before the prompt is cut, because a cut secret, or one without its name, is not

@@ -187,6 +187,11 @@ async fn subagents_scheduled_tasks_and_excluded_projects_are_not_captured() {
         &[],
     );
     assert_eq!(stored(), 0);
+    let is_searched_for = |word: &str| {
+        let mut requests = fake.seen().into_iter().map(|seen| seen.request.to_string());
+        requests.any(|request| request.contains(word))
+    };
+    assert!(is_searched_for("Parser") && !is_searched_for("private/keys.md"));
     send(
         "UserPromptSubmit",
         json!({"prompt_id": "p5", "prompt": "Parser?"}),
