@@ -245,7 +245,7 @@ async fn files_of_old_sessions_are_deleted_also_without_recall() {
 }
 
 #[test]
-fn a_service_on_another_machine_gets_nothing_without_an_explicit_setting() {
+fn a_service_on_another_machine_gets_no_message_without_an_explicit_setting() {
     let home = Home::new();
     let input = json!({"session_id": "s", "cwd": home.path(), "prompt_id": "p", "last_assistant_message": "The parser."}).to_string();
     // TEST-NET-1 (RFC 5737) reaches nothing.
