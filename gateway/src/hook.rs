@@ -90,7 +90,7 @@ pub fn answer(arguments: Vec<OsString>) -> ExitCode {
             std::thread::sleep(left.min(STEP));
         }
         complain(
-            "the time is over; the next hook sends the messages that this one had written to files",
+            "the time is over; the next hook of this service sends the messages that this one had written to files",
         );
         std::process::exit(0);
     });
@@ -156,7 +156,8 @@ fn handle(arguments: Vec<OsString>, began: Instant) -> Result<(), String> {
     if place.ignored.excludes_directory() {
         return Ok(());
     }
-    let state = State::open(&args.settings.state)?;
+    let target = args.service.backend.target_as_it_runs()?;
+    let state = State::open(&args.settings.state, &target)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -170,7 +171,7 @@ fn handle(arguments: Vec<OsString>, began: Instant) -> Result<(), String> {
             place: &place,
             state: &state,
         }
-        .run(until),
+        .run(target, until),
     );
     runtime.shutdown_background();
     outcome
@@ -187,8 +188,7 @@ struct Hook<'h> {
 }
 
 impl Hook<'_> {
-    async fn run(&self, until: Instant) -> Result<(), String> {
-        let target = self.args.service.backend.target_as_it_runs()?;
+    async fn run(&self, target: Target, until: Instant) -> Result<(), String> {
         let may_capture = captures(self.args.settings.capture, &target).is_ok();
         // Messages are written to files first, because the requests below may use up the time.
         let captured = if may_capture { self.capture() } else { Ok(()) };
@@ -300,9 +300,13 @@ impl Hook<'_> {
         self.show(frame)
     }
 
-    /// Prints stored entries about the prompt, if the person typed it.
+    /// Prints stored entries about the prompt, if the person typed it and it names no excluded path.
     async fn recall(&self, service: &Service) -> Result<(), String> {
         let prompt = self.input.prompt(self.agent);
+        let root = &self.place.project.root;
+        if self.place.ignored.path_in(prompt, root).is_some() {
+            return Ok(());
+        }
         let is_typed = !event::is_machine_made(prompt)
             && !self.session()?.value.scheduled.contains(&digest(&[prompt]));
         // Secrets are removed before the prompt is cut, because a cut secret, or one without its name, is not

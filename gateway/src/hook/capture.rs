@@ -1,7 +1,7 @@
 //! Captures what the person and the agent said, each message once, verbatim except for secrets.
 //!
 //! A message is written to a file first and sent from there. If the process ends or the service is unreachable, the
-//! next hook sends it.
+//! next hook of the same service sends it.
 
 use std::path::Path;
 
@@ -149,8 +149,8 @@ pub fn thread_id(key: &str, session_id: &str) -> String {
     format!("{key}/{}", digest(&[session_id]))
 }
 
-/// Sends the waiting messages until the time is over. Returns how many no longer wait: they were stored now or before,
-/// or the service refused them. While another hook sends, it sends nothing.
+/// Sends the messages that wait for this service until the time is over. Returns how many no longer wait: they were
+/// stored now or before, or the service refused them. While another hook of the service sends, it sends nothing.
 ///
 /// # Errors
 /// A sentence with the reason why messages still wait.
@@ -160,14 +160,14 @@ pub async fn send(state: &State, service: &Service) -> Result<usize, String> {
     loop {
         // A message that another hook wrote after the list was read is found in the next round: that hook could not get
         // the lock, and left the message to this one.
-        let (files, _) = state.waiting().map_err(failure)?;
+        let files = state.waiting().map_err(failure)?.files;
         if files.is_empty() || service.left().is_zero() {
             return Ok(sent);
         }
         let Some(_lock) = state.sender().map_err(failure)? else {
             return Ok(sent);
         };
-        let (files, _) = state.waiting().map_err(failure)?;
+        let files = state.waiting().map_err(failure)?.files;
         let mut unreadable = None;
         for files in files.chunks(CHUNK) {
             let (some, error) = send_some(state, service, files).await?;

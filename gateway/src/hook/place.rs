@@ -45,7 +45,8 @@ pub fn captures(mode: CaptureMode, target: &Target) -> Result<(), &'static str> 
     }
 }
 
-fn is_on_this_machine(target: &Target) -> bool {
+/// Whether the service runs on this machine.
+pub fn is_on_this_machine(target: &Target) -> bool {
     let Target::Tcp(url) = target else {
         return true;
     };

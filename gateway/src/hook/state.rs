@@ -1,4 +1,4 @@
-//! The files of the hooks: what was captured and shown in each session, messages that wait for the service, and a log
+//! The files of the hooks: what was captured and shown in each session, messages that wait for their service, and a log
 //! of what was sent. Only this user can read them.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
@@ -12,9 +12,11 @@ use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 
 use super::digest::digest;
+use super::place::is_on_this_machine;
+use crate::backend::Target;
 use crate::clock::now_micros;
 
-/// Most messages that wait for the service.
+/// Most messages that wait, for all services together.
 pub const MAX_WAITING: usize = 5_000;
 /// Most bytes of waiting messages.
 pub const MAX_WAITING_BYTES: u64 = 32 * 1024 * 1024;
@@ -30,6 +32,20 @@ const DRAFT_AGE: Duration = Duration::from_secs(60);
 #[derive(Debug, Clone)]
 pub struct State {
     directory: PathBuf,
+    /// The service of this hook, as a hash.
+    service: String,
+    is_on_this_machine: bool,
+}
+
+/// The messages that wait.
+#[derive(Debug, Default)]
+pub struct Queue {
+    /// The files of those that wait for the service of this hook, oldest first.
+    pub files: Vec<PathBuf>,
+    /// How many messages wait, for all services together.
+    pub count: usize,
+    /// The size of these in bytes.
+    pub bytes: u64,
 }
 
 /// The stored facts about a session. Each line of its file has some of them.
@@ -87,7 +103,7 @@ pub struct LastSession {
     pub thread_id: Option<String>,
 }
 
-/// A message that waits for the service.
+/// A message that waits for its service.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Message {
     /// Its id: the same whenever the same message is captured.
@@ -160,12 +176,12 @@ impl Held<Session> {
 }
 
 impl State {
-    /// Opens the state in `directory`, and creates the directory. An empty name means
-    /// `$XDG_STATE_HOME/context-service/hooks`, else `~/.local/state/context-service/hooks`.
+    /// Opens the state in `directory` for hooks of the service at `target`, and creates the directory. An empty name
+    /// means `$XDG_STATE_HOME/context-service/hooks`, else `~/.local/state/context-service/hooks`.
     ///
     /// # Errors
     /// The system's error, with the directory.
-    pub fn open(directory: &str) -> Result<Self, String> {
+    pub fn open(directory: &str, target: &Target) -> Result<Self, String> {
         let directory = if directory.is_empty() {
             usual_directory()
         } else {
@@ -181,7 +197,12 @@ impl State {
             Ok(())
         };
         attempt().map_err(|error| format!("{} cannot be created: {error}", directory.display()))?;
-        Ok(Self { directory })
+        Ok(Self {
+            directory,
+            // What is shown of an address has no password.
+            service: digest(&[&target.to_string()]),
+            is_on_this_machine: is_on_this_machine(target),
+        })
     }
 
     /// The directory.
@@ -256,49 +277,59 @@ impl State {
         self.directory.join("waiting")
     }
 
-    /// The files of the messages that wait, oldest first, and their total size in bytes.
+    /// The messages that wait.
     ///
     /// # Errors
     /// The system's error.
-    pub fn waiting(&self) -> io::Result<(Vec<PathBuf>, u64)> {
-        let (mut files, mut bytes) = (Vec::new(), 0);
+    pub fn waiting(&self) -> io::Result<Queue> {
+        let mut queue = Queue::default();
         for file in fs::read_dir(self.waiting_directory())? {
             let file = file?;
-            if file.path().extension().is_some_and(|kind| kind == "json") {
-                // Another process may have sent the message and deleted the file meanwhile.
-                bytes += file.metadata().map_or(0, |data| data.len());
-                files.push(file.path());
+            let name = file.file_name();
+            let Some(name) = name.to_str().and_then(|name| name.strip_suffix(".json")) else {
+                continue;
+            };
+            // Another process may have sent the message and deleted the file meanwhile.
+            queue.bytes += file.metadata().map_or(0, |data| data.len());
+            queue.count += 1;
+            let is_for_this_service = match name.split('-').nth(2) {
+                Some(service) => service == self.service,
+                // An earlier version did not note the service. The message may be for one on this machine only.
+                None => self.is_on_this_machine,
+            };
+            if is_for_this_service {
+                queue.files.push(file.path());
             }
         }
-        files.sort();
-        Ok((files, bytes))
+        queue.files.sort();
+        Ok(queue)
     }
 
-    /// Writes a message to a file, where it waits for the service.
+    /// Writes a message to a file, where it waits for the service of this hook. Its name has the time, the id and the
+    /// service.
     ///
     /// # Errors
     /// A sentence when too many messages or bytes wait already, or the file cannot be written.
     pub fn keep(&self, message: &Message) -> Result<(), String> {
         let failure = |error: io::Error| format!("a message cannot be kept: {error}");
-        let (files, bytes) = self.waiting().map_err(failure)?;
+        let Queue { count, bytes, .. } = self.waiting().map_err(failure)?;
         let text = serde_json::to_vec(message).map_err(|error| failure(error.into()))?;
-        if files.len() >= MAX_WAITING || bytes + text.len() as u64 > MAX_WAITING_BYTES {
+        if count >= MAX_WAITING || bytes + text.len() as u64 > MAX_WAITING_BYTES {
             return Err(format!(
-                "{} messages of {bytes} bytes wait for the service; at most {MAX_WAITING} and {MAX_WAITING_BYTES} bytes \
-                 may, so this one is not kept",
-                files.len()
+                "{count} messages of {bytes} bytes wait for their services; at most {MAX_WAITING} and \
+                 {MAX_WAITING_BYTES} bytes may, so this one is not kept"
             ));
         }
-        let name = format!("{:020}-{}.json", now_micros(), message.id);
+        let name = format!("{:020}-{}-{}.json", now_micros(), message.id, self.service);
         write_private(&self.waiting_directory().join(name), &text).map_err(failure)
     }
 
-    /// Takes the lock for sending waiting messages; `None` while another process has it.
+    /// Takes the lock for sending messages to the service of this hook; `None` while another process has it.
     ///
     /// # Errors
     /// The system's error.
     pub fn sender(&self) -> io::Result<Option<File>> {
-        let lock = lock_file(&self.directory.join("sender.lock"))?;
+        let lock = lock_file(&self.directory.join(format!("sender-{}.lock", self.service)))?;
         Ok(flock(&lock, FlockOperation::NonBlockingLockExclusive)
             .is_ok()
             .then_some(lock))
@@ -308,12 +339,15 @@ impl State {
         self.directory.join("sent.jsonl")
     }
 
-    /// Adds a line to the log. Only the process with the lock of [`sender`](Self::sender) writes it.
+    /// Adds a line to the log.
     ///
     /// # Errors
     /// The system's error.
     pub fn log(&self, sent: &Sent) -> io::Result<()> {
         let path = self.log_path();
+        // Hooks of other services may send at the same time.
+        let lock = lock_file(&path.with_extension("lock"))?;
+        flock(&lock, FlockOperation::LockExclusive)?;
         if fs::metadata(&path).is_ok_and(|data| data.len() > MAX_LOG_BYTES) {
             let text = fs::read_to_string(&path)?;
             let half = text.len() / 2;
@@ -401,7 +435,8 @@ mod tests {
     #[test]
     fn a_session_has_the_facts_of_all_lines_but_an_incomplete_one() {
         let dir = tempfile::tempdir().unwrap();
-        let state = State::open(dir.path().to_str().unwrap()).unwrap();
+        let target = Target::parse("unix:/a.sock").unwrap();
+        let state = State::open(dir.path().to_str().unwrap(), &target).unwrap();
         let held = || state.session("claude", "s").unwrap();
         assert_eq!(held().value.captured, Vec::<String>::new());
         // What an earlier version wrote, and a line of a process that was killed.
@@ -427,6 +462,52 @@ mod tests {
         assert_eq!(shown, [1, 2, 3]);
         assert!(scheduled.is_empty());
         assert_eq!(model.as_deref(), Some("m2"));
+    }
+
+    #[test]
+    fn a_message_waits_for_one_service_and_counts_for_all() {
+        let dir = tempfile::tempdir().unwrap();
+        let open = |target: &str| {
+            let target = Target::parse(target).unwrap();
+            State::open(dir.path().to_str().unwrap(), &target).unwrap()
+        };
+        let message = |id: &str| Message {
+            id: id.to_owned(),
+            thread_id: "t".to_owned(),
+            source: "user".to_owned(),
+            text: "text".to_owned(),
+            metadata: JsonObject::new(),
+            removed: 0,
+        };
+        let here = open("unix:/a.sock");
+        let away = open("https://me:pa55word@context.example");
+        // A file of an earlier version, which did not note the service.
+        let old = serde_json::to_vec(&message("old")).unwrap();
+        let old_file = here
+            .waiting_directory()
+            .join("00000000000000000001-old.json");
+        write_private(&old_file, &old).unwrap();
+        here.keep(&message("here")).unwrap();
+        away.keep(&message("away")).unwrap();
+        let ids = |state: &State| -> Vec<String> {
+            let files = state.waiting().unwrap().files;
+            let read = |path: &PathBuf| read_message(path).unwrap().unwrap().id;
+            files.iter().map(read).collect()
+        };
+        assert_eq!(ids(&here), ["old", "here"]);
+        assert_eq!(ids(&away), ["away"]);
+        assert_eq!(ids(&open("https://context.example")), Vec::<String>::new());
+        assert_eq!(away.waiting().unwrap().count, 3);
+        // The lock of one service does not keep back messages of another.
+        let _lock = here.sender().unwrap().unwrap();
+        assert!(here.sender().unwrap().is_none() && away.sender().unwrap().is_some());
+        let large = File::options().write(true).open(old_file).unwrap();
+        large.set_len(MAX_WAITING_BYTES).unwrap();
+        assert!(
+            away.keep(&message("more"))
+                .unwrap_err()
+                .contains("3 messages")
+        );
     }
 
     #[test]

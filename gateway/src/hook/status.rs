@@ -19,8 +19,8 @@ pub fn status(args: &HookArgs) -> Result<String, String> {
     let directory = std::env::current_dir().map_err(|error| error.to_string())?;
     let place = Place::of(&directory, &args.settings);
     let target = args.service.backend.target_as_it_runs()?;
-    let state = State::open(&args.settings.state)?;
-    let (waiting, bytes) = state
+    let state = State::open(&args.settings.state, &target)?;
+    let waiting = state
         .waiting()
         .map_err(|error| format!("{}: {error}", state.directory().display()))?;
     let sent = state.sent();
@@ -53,7 +53,12 @@ pub fn status(args: &HookArgs) -> Result<String, String> {
         ("state", state.directory().display().to_string()),
         (
             "waiting",
-            format!("{} messages, {bytes} bytes", waiting.len()),
+            format!(
+                "{} messages for this service; for all services {} messages, {} bytes",
+                waiting.files.len(),
+                waiting.count,
+                waiting.bytes
+            ),
         ),
         (
             "sent",

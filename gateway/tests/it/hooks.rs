@@ -187,6 +187,11 @@ async fn subagents_scheduled_tasks_and_excluded_projects_are_not_captured() {
         &[],
     );
     assert_eq!(stored(), 0);
+    let is_searched_for = |word: &str| {
+        let mut requests = fake.seen().into_iter().map(|seen| seen.request.to_string());
+        requests.any(|request| request.contains(word))
+    };
+    assert!(is_searched_for("Parser") && !is_searched_for("private/keys.md"));
     send(
         "UserPromptSubmit",
         json!({"prompt_id": "p5", "prompt": "Parser?"}),
@@ -240,7 +245,7 @@ async fn files_of_old_sessions_are_deleted_also_without_recall() {
 }
 
 #[test]
-fn a_service_on_another_machine_gets_nothing_without_an_explicit_setting() {
+fn a_service_on_another_machine_gets_no_message_without_an_explicit_setting() {
     let home = Home::new();
     let input = json!({"session_id": "s", "cwd": home.path(), "prompt_id": "p", "last_assistant_message": "The parser."}).to_string();
     // TEST-NET-1 (RFC 5737) reaches nothing.
@@ -266,6 +271,45 @@ fn a_service_on_another_machine_gets_nothing_without_an_explicit_setting() {
         status.contains("off: CONTEXT_BACKEND is another machine") && status.contains("1 messages"),
         "{status}"
     );
+}
+
+/// The next hook may run in a project with another service, perhaps on another machine.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_message_is_sent_only_to_the_service_for_which_it_was_captured() {
+    let home = Home::new();
+    let [own, other] = ["own", "other"].map(|name| home.path().join(name));
+    for directory in [&own, &other] {
+        std::fs::create_dir(directory).unwrap();
+    }
+    let say = |text: &str, socket: &Path| {
+        let input = json!({"session_id": "s", "cwd": home.path(), "prompt_id": text, "last_assistant_message": text});
+        let backend = format!("unix:{}", socket.display());
+        let settings = [
+            ("CONTEXT_BACKEND", backend.as_str()),
+            ("CONTEXT_HOOK_TIMEOUT_MS", "30000"),
+        ];
+        fire(
+            &home,
+            &["hook", "claude", "Stop"],
+            &input.to_string(),
+            &settings,
+        );
+    };
+    let texts = |fake: &Fake| -> Vec<Value> {
+        let seen = fake.seen().into_iter();
+        seen.filter(|seen| seen.operation == "store_context")
+            .map(|mut seen| seen.request["text"].take())
+            .collect()
+    };
+    say("While it is down.", &own.join("service.sock"));
+    let fake = Fake::default();
+    let (socket, _other_server) = fake.serve(&other);
+    say("Said elsewhere.", &socket);
+    assert_eq!(texts(&fake), ["Said elsewhere."]);
+    let fake = Fake::default();
+    let (socket, _own_server) = fake.serve(&own);
+    say("While it is up.", &socket);
+    assert_eq!(texts(&fake), ["While it is down.", "While it is up."]);
 }
 
 /// A random token of `length` characters.
