@@ -268,6 +268,18 @@ fn a_service_on_another_machine_gets_nothing_without_an_explicit_setting() {
     );
 }
 
+#[test]
+fn the_status_of_hooks_cannot_drive_the_terminal() {
+    let home = Home::new();
+    let state = home.path().join("state\u{1b}[2J");
+    let state = ("CONTEXT_HOOK_STATE", state.to_str().unwrap());
+    let remote = ("CONTEXT_BACKEND", "http://192.0.2.1:7420");
+    let output = fire(&home, &["hook", "status"], "", &[state, remote]);
+    let status = utf8(&output.stdout);
+    assert!(status.contains("state\\u{1b}[2J\n"), "{status}");
+    assert!(!status.contains('\u{1b}'));
+}
+
 /// A random token of `length` characters.
 fn random(random: &mut Random, alphabet: &str, length: usize) -> String {
     let alphabet: Vec<char> = alphabet.chars().collect();
