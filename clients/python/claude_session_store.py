@@ -54,7 +54,7 @@ class ContextSessionStore(SessionStore):
 
     def _append(self, key, entries):
         thread = self._thread(key)
-        # Within this process, appends run one after the other, so an entry that is sent twice is stored once.
+        # In this object, appends to a transcript run one after the other, so an entry that is sent twice is stored once.
         with self._appending[thread]:
             # The transcript is listed first. Otherwise a failure could leave entries that `delete` does not find.
             self._entry(key)

@@ -23,7 +23,7 @@ export class ContextSessionStore implements SessionStore {
 
   async append(key: SessionKey, entries: SessionStoreEntry[]): Promise<void> {
     if (entries.length === 0) return;
-    // Within this process, appends run one after the other, so an entry that is sent twice is stored once.
+    // In this object, appends to a transcript run one after the other, so an entry that is sent twice is stored once.
     const thread = this.thread(key);
     const appended = (this.appending.get(thread) ?? Promise.resolve()).catch(() => {}).then(() => this.appendNow(key, entries));
     this.appending.set(thread, appended);

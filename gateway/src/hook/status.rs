@@ -7,6 +7,7 @@ use context_model::Timestamp;
 use super::place::{Place, captures};
 use super::state::State;
 use crate::cli::{HookArgs, ProjectNames};
+use crate::command::inert::inert;
 
 /// How many of the messages that were sent last are listed.
 const SHOWN: usize = 10;
@@ -80,7 +81,7 @@ pub fn status(args: &HookArgs) -> Result<String, String> {
         let at = Timestamp(line.at).to_string();
         let _ = writeln!(
             text,
-            "{}  {:5}  {:>7} bytes  {} secrets removed  {result}  {}",
+            "{}Z  {:5}  {:>7} bytes  {} secrets removed  {result}  {}",
             at.get(..19).unwrap_or(&at),
             line.source,
             line.bytes,
@@ -88,5 +89,6 @@ pub fn status(args: &HookArgs) -> Result<String, String> {
             line.thread_id
         );
     }
-    Ok(text)
+    // The names of directories and repositories, and the service's refusals, may hold control characters.
+    Ok(inert(&text))
 }

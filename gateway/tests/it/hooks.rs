@@ -312,6 +312,18 @@ async fn a_message_is_sent_only_to_the_service_for_which_it_was_captured() {
     assert_eq!(texts(&fake), ["While it is down.", "While it is up."]);
 }
 
+#[test]
+fn the_status_of_hooks_cannot_drive_the_terminal() {
+    let home = Home::new();
+    let state = home.path().join("state\u{1b}[2J");
+    let state = ("CONTEXT_HOOK_STATE", state.to_str().unwrap());
+    let remote = ("CONTEXT_BACKEND", "http://192.0.2.1:7420");
+    let output = fire(&home, &["hook", "status"], "", &[state, remote]);
+    let status = utf8(&output.stdout);
+    assert!(status.contains("state\\u{1b}[2J\n"), "{status}");
+    assert!(!status.contains('\u{1b}'));
+}
+
 /// A random token of `length` characters.
 fn random(random: &mut Random, alphabet: &str, length: usize) -> String {
     let alphabet: Vec<char> = alphabet.chars().collect();

@@ -34,8 +34,8 @@ pub fn runtime_dir(uid: u32) -> PathBuf {
 }
 
 /// Creates the directory of [`runtime_dir`] with access only for this user, or restricts an
-/// existing one to this user. `None` if it belongs to another user: its name is predictable, and
-/// anyone can create it below `/tmp`.
+/// existing one to this user. `None` if it belongs to another user or is a symbolic link: its name is
+/// predictable, and anyone can create it below `/tmp`.
 ///
 /// # Errors
 /// The system's error.

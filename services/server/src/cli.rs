@@ -42,7 +42,7 @@ pub enum Command {
     /// Succeed if the service of this database is running and ready; for health checks
     Ready,
     /// Open the page of the running service in the browser, and print its URL. A service without a port opens one on
-    /// 127.0.0.1 until no page has been open for 30 minutes
+    /// 127.0.0.1 until no page has been visible for 30 minutes
     Open {
         /// Only print the URL
         #[arg(long)]

@@ -1,8 +1,8 @@
 //! Opens a port for the page if the service has no port.
 //!
 //! A gateway starts the service with a Unix socket alone, and a browser cannot connect to a socket. Any caller that can
-//! reach the socket may request the page. The service then listens on a loopback port until no page has been open for
-//! 30 minutes.
+//! reach the socket may request the page. The service then listens on a loopback port until no page has been visible
+//! for 30 minutes.
 
 #![expect(
     clippy::disallowed_methods,
@@ -140,7 +140,7 @@ impl PagePort {
             connections.drain.cancel();
             self.sessions.clear();
             *open = None;
-            tracing::info!("Closed the port of the page: no page has been open for 30 minutes");
+            tracing::info!("Closed the port of the page: no page has been visible for 30 minutes");
             return;
         }
     }

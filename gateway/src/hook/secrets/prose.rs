@@ -66,7 +66,7 @@ const BEFORE_KEY: &[&str] = &[
     "product",
     "activation",
 ];
-/// A secret must be among this many words after such a word.
+/// A secret must be among this many words after such a word, or before it.
 const MAX_DISTANCE: usize = 7;
 
 /// Words after which the password itself stands: "the password is X".
@@ -109,8 +109,8 @@ struct Near {
     copula: bool,
 }
 
-/// Finds random strings after a word such as `password`, in the same line or in the next one if the line ends with a
-/// colon. Also finds what follows "password is".
+/// Finds random strings after a word such as `password`, in the same line or at the start of the next one if the line
+/// ends with a colon; long ones before the word, in its line; and what follows "password is".
 fn beside_words(text: &str) -> Vec<Secret> {
     let mut found = Vec::new();
     let mut near = Near::default();
@@ -236,7 +236,7 @@ impl Near {
     }
 }
 
-/// What follows the words for a password in Chinese, Japanese and Korean. They stand in a text without spaces.
+/// What follows the words for a password in Chinese, Japanese and Korean. Often no space is before or after them.
 fn after_unspaced_words(text: &str) -> Vec<Secret> {
     let mut found = Vec::new();
     for name in [

@@ -22,8 +22,8 @@ const BCRYPT_COST: u32 = 10;
 /// Limits the new keys that are hashed at the same time.
 static HASHING: Semaphore = Semaphore::const_new(2);
 const MAX_NAME_CHARS: usize = 100;
-/// No more keys can be created over the API while an owner has this many active ones among its newest 1000 keys. The
-/// operator can create more.
+/// No more keys can be created over the API while an owner has this many active ones. Expired keys count as active
+/// until they are deactivated. The operator can create more.
 const MAX_KEYS: usize = 500;
 
 /// A validated request for a new key.
@@ -173,18 +173,18 @@ impl Access {
         self.change_key(&caller.owner, change, event).await
     }
 
-    /// Checks that the caller itself has all scopes of a key that it makes valid for longer. Otherwise it could bring back
-    /// an expired key that may do more than itself.
+    /// Checks that the caller itself has all scopes of a key that it makes valid for longer. Otherwise it could bring
+    /// back an expired key that may do more than itself.
     async fn check_prolonged(
         &self,
         caller: &Caller,
         key_id: &str,
         expires_at: Option<Timestamp>,
     ) -> Result<()> {
-        let keys = self.store.keys().list_keys(&caller.owner).await;
-        let keys = keys.map_err(store_error)?;
+        // Not from the list of keys, which ends after 1000.
+        let key = self.store.keys().key(&caller.owner, key_id).await;
         // A key that does not exist is an error of the change.
-        let Some(key) = keys.iter().find(|key| key.id == key_id) else {
+        let Some(key) = key.map_err(store_error)? else {
             return Ok(());
         };
         let is_prolonged = key
@@ -409,7 +409,7 @@ fn no_more_than(caller: &Caller, scopes: &[Scope]) -> Result<()> {
         None => Ok(()),
         Some(scope) => {
             let sentence = format!(
-                "a key cannot have the scope `{}`, which the caller's own credentials do not carry",
+                "the caller's credentials lack the scope `{}`, so they can neither give it nor prolong a key that has it",
                 scope.as_str()
             );
             Err(Error::new(Reason::ScopeMissing, sentence))

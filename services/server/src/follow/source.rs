@@ -25,7 +25,7 @@ use tower::service_fn;
 const KEY: &str = "CONTEXT_API_KEY";
 const KEY_FILE: &str = "CONTEXT_API_KEY_FILE";
 
-/// Maximum number of retries of a request while the source is overloaded.
+/// Maximum number of retries of a request that the source refuses because of overload or its rate limit.
 const RETRIES: usize = 6;
 
 /// Where the key for the source comes from.
@@ -262,7 +262,8 @@ pub fn current_version(artifact: &Artifact) -> CopiedVersion {
     }
 }
 
-/// Retries a request that the overloaded source refused. Otherwise a snapshot would have to start again.
+/// Retries a request that the source refused because of overload or its rate limit. Otherwise a snapshot would have to
+/// start again.
 async fn retried<T, F: Future<Output = Result<T>>>(request: impl FnMut() -> F) -> Result<T> {
     let pauses = ExponentialBuilder::new()
         .with_jitter()

@@ -1,4 +1,4 @@
-//! Files of the repository that the service generates.
+//! Files of the repository that the service generates, and what the OpenAPI document says.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! Stores and requests for the tests of this crate.
+//! Databases and stores for the tests of this crate.
 
 use context_store_postgres::{Config, PostgresStore, Target};
 use context_test_postgres::TestDatabase;
