@@ -24,8 +24,9 @@ use crate::{read, validate};
 /// Maximum number of results on a page.
 const MAX_LIMIT: i64 = 100;
 
-/// The possible depths of a ranking. The first has room for a usual page and for the candidates of reranking. At the
-/// next two, the parts of a fused ranking end. The last one has room for the last page and one more entry.
+/// The possible depths of a ranking. The first has room for a usual page and for the candidates of a reranker, the
+/// second also for those of late interaction. At the second and the third, the parts of a fused ranking end. The last one
+/// has room for the last page and one more entry.
 const DEPTHS: [u32; 4] = [
     64,
     FIRST_PART as u32,
