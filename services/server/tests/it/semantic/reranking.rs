@@ -90,6 +90,7 @@ async fn full_text_results_beyond_the_reranked_ones_keep_their_order_on_every_pa
     for database in Database::all().await {
         let flags = [with_model(), vec!["--rerank-timeout-ms=60000".to_owned()]].concat();
         let service = database.start(&flags).await;
+        // Late interaction reranks 100.
         for n in 0..120 {
             service
                 .store(
