@@ -317,7 +317,7 @@ pub struct FtsScores {
     /// Always null. Only a hybrid search has ranks.
     #[schema(required)]
     pub fts_rank: Option<i64>,
-    /// Score of the reranker, 0 to 1; higher is better. Present if reranking is on, for the 50 best results.
+    /// Score of reranking, 0 to 1; higher is better. Present in results that were reranked. They come first.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rerank_score: Option<f64>,
 }
@@ -331,7 +331,7 @@ pub struct SemanticScores {
     /// Always null. Only a hybrid search has ranks.
     #[schema(required)]
     pub semantic_rank: Option<i64>,
-    /// Score of the reranker, 0 to 1; higher is better. Present if reranking is on, for the 50 best results.
+    /// Score of reranking, 0 to 1; higher is better. Present in results that were reranked. They come first.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rerank_score: Option<f64>,
 }
@@ -357,7 +357,7 @@ pub struct HybridScores {
     /// L2 distance; lower is better.
     #[schema(required)]
     pub semantic_distance: Option<f64>,
-    /// Score of the reranker, 0 to 1; higher is better. Null if reranking is off, and beyond the 50 best results.
+    /// Score of reranking, 0 to 1; higher is better. Null in results that were not reranked. They come last.
     #[schema(required)]
     pub rerank_score: Option<f64>,
 }

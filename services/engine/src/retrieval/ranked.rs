@@ -24,8 +24,9 @@ use crate::{read, validate};
 /// Maximum number of results on a page.
 const MAX_LIMIT: i64 = 100;
 
-/// The possible depths of a ranking. The first has room for a usual page and for the candidates of reranking. At the
-/// next two, the parts of a fused ranking end. The last one has room for the last page and one more entry.
+/// The possible depths of a ranking. The first has room for a usual page and for the candidates of a reranker, the
+/// second also for those of late interaction. At the second and the third, the parts of a fused ranking end. The last
+/// one has room for the last page and one more entry.
 const DEPTHS: [u32; 4] = [
     64,
     FIRST_PART as u32,
@@ -540,6 +541,7 @@ mod tests {
     fn a_ranking_holds_the_page_one_entry_more_and_what_is_considered() {
         let page = |offset, limit| Page { limit, offset };
         assert_eq!(depth(page(0, 5), 50), 64);
+        assert_eq!(depth(page(0, 5), 100), 200);
         assert_eq!(depth(page(0, 63), 50), 64);
         assert_eq!(depth(page(0, 64), 50), 200, "one entry more");
         assert_eq!(depth(page(0, 5), MAX_CONSIDERED), 200);

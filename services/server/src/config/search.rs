@@ -164,10 +164,10 @@ pub struct Search {
 
     /// Whether token vectors are stored with each entry for reranking: true or false.
     ///
-    /// Reranking 50 chat messages then takes about 2 ms, because only the query is encoded. On disk a token takes 200
-    /// bytes, a message of 37 tokens 8 kB. Entries that were stored before are encoded when a search reranks them,
-    /// until their text changes. The setting has no effect with an embedding provider over HTTP, with a reranker, or
-    /// when reranking is off.
+    /// Reranking then takes a few milliseconds, because only the query is encoded. On disk a token takes 200 bytes, a
+    /// message of 37 tokens 8 kB. Entries that were stored before are encoded when a search reranks them, until their
+    /// text changes. The setting has no effect with an embedding provider over HTTP, with a reranker, or when reranking
+    /// is off.
     #[arg(long, env = "RERANK_STORE_TOKENS", value_name = "BOOL", value_parser = boolean, action = clap::ArgAction::Set, default_value = "false", global = true)]
     pub rerank_store_tokens: bool,
 

@@ -79,7 +79,7 @@ pub async fn semantic_search_context(
 
 /// Full-text search
 ///
-/// Returns the entries that match the query's words, best first. When reranking is on, the 50 best are ordered by
+/// Returns the entries that match the query's words, best first. Those that were reranked come first, ordered by
 /// `rerank_score`.
 #[utoipa::path(
     post,

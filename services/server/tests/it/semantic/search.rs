@@ -201,7 +201,8 @@ async fn pages_of_ranked_results_neither_repeat_nor_skip_with_and_without_rerank
         let words = [
             "database", "context", "tags", "metadata", "agents", "threads", "service",
         ];
-        for n in 0..70 {
+        // More than are reranked.
+        for n in 0..120 {
             let text = format!(
                 "{} {} {}",
                 words[n % 7],
@@ -211,21 +212,15 @@ async fn pages_of_ranked_results_neither_repeat_nor_skip_with_and_without_rerank
             service.store(&format!("t{n}"), &text).await;
         }
         for kind in ["semantic", "hybrid"] {
-            let whole = ids(&search(
-                &service,
-                kind,
-                json!({"query": "database agents", "limit": 100}),
-            )
-            .await);
-            assert_eq!(whole.len(), 70, "{kind}");
+            let page = async |offset: usize, limit: usize| {
+                let page = json!({"query": "database agents", "limit": limit, "offset": offset});
+                ids(&search(&service, kind, page).await)
+            };
+            let whole = [page(0, 100).await, page(100, 100).await].concat();
+            assert_eq!(whole.len(), 120, "{kind}");
             let mut paged = Vec::new();
-            for offset in (0..70).step_by(9) {
-                paged.extend(ids(&search(
-                    &service,
-                    kind,
-                    json!({"query": "database agents", "limit": 9, "offset": offset}),
-                )
-                .await));
+            for offset in (0..120).step_by(9) {
+                paged.extend(page(offset, 9).await);
             }
             assert_eq!(paged, whole, "{kind}, reranking {reranking}");
         }
