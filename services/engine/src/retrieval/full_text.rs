@@ -90,7 +90,7 @@ impl Retrieval {
             highlight: request.highlight.unwrap_or(false),
             explain,
         };
-        let found = if self.max_reranked() > 0 {
+        let found = if self.reranks() {
             self.reranked(caller, &reply.query, mode, search).await?
         } else {
             self.in_one_read(caller, search).await?
@@ -143,7 +143,7 @@ impl Retrieval {
                 kind: DocumentKind::Context,
                 fts: Some(fts),
                 semantic: None,
-                depth: depth(page, self.max_reranked()),
+                depth: depth(page, self.max_reranked(FtsHit::MAX_RERANKED)),
                 exact: 0,
                 boundaries: &[],
                 explain,

@@ -24,7 +24,7 @@ use super::embedding::unavailable;
 use super::fusion::{BOUNDARIES, FIRST_PART, Fused, Fusion, fuse};
 use super::hits::milliseconds;
 use super::ranked::{RankedHit, RankedPage, RankedSearch, depth, requested_page, times};
-use super::rerank::{Candidate, EncodedQuery};
+use super::rerank::{Candidate, EncodedQuery, HYBRID_CANDIDATES};
 use crate::access::Caller;
 use crate::config::Switch;
 use crate::{read, validate};
@@ -335,6 +335,8 @@ fn warnings(unavailable_because: Vec<String>, search: &RankSearch) -> Vec<String
 }
 
 impl RankedHit for Fused {
+    const MAX_RERANKED: u32 = HYBRID_CANDIDATES;
+
     fn candidate(self) -> Candidate {
         Candidate {
             id: self.id,

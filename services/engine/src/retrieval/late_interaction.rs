@@ -56,7 +56,7 @@ impl Retrieval {
         RerankQuery {
             text: query,
             encoded,
-            fragmentation: _,
+            ..
         }: RerankQuery<'_>,
         candidates: &[Candidate],
         plan: &mut Vec<String>,

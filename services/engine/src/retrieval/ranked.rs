@@ -16,7 +16,7 @@ use super::evidence::Evidence;
 use super::fusion::{DEEP, FIRST_PART};
 use super::hits::milliseconds;
 use super::relevance::{CLEARLY_RELEVANT, Crowd, MAX_CONSIDERED};
-use super::rerank::{Candidate, EncodedQuery, RerankQuery, Reranked};
+use super::rerank::{CANDIDATES, Candidate, EncodedQuery, RerankQuery, Reranked};
 use crate::access::Caller;
 use crate::error::store_error;
 use crate::{read, validate};
@@ -24,9 +24,8 @@ use crate::{read, validate};
 /// Maximum number of results on a page.
 const MAX_LIMIT: i64 = 100;
 
-/// The possible depths of a ranking. The first has room for a usual page and for the candidates of a reranker, the
-/// second also for those of late interaction. At the second and the third, the parts of a fused ranking end. The last
-/// one has room for the last page and one more entry.
+/// The possible depths of a ranking. The first has room for a usual page and for the candidates of reranking. At the
+/// next two, the parts of a fused ranking end. The last one has room for the last page and one more entry.
 const DEPTHS: [u32; 4] = [
     64,
     FIRST_PART as u32,
@@ -66,6 +65,9 @@ pub(super) struct RankedSearch<'r> {
 
 /// An entry in the ranking of a search.
 pub(super) trait RankedHit: Copy {
+    /// Maximum number of entries that late interaction reranks in a search with such hits.
+    const MAX_RERANKED: u32 = CANDIDATES;
+
     /// The entry as a candidate for reranking.
     fn candidate(self) -> Candidate;
 
@@ -138,7 +140,7 @@ impl Retrieval {
         let mut candidates: Vec<Candidate> = hits.iter().map(|hit| hit.candidate()).collect();
         let reranked = if search.reading.is_possible || self.has_reranker() {
             // Reranking reads the nearest chunk of each candidate, which only exact hits have.
-            let chosen = self.chosen_for_reranking(&candidates);
+            let chosen = self.chosen_for_reranking(&candidates, H::MAX_RERANKED);
             if self
                 .replace_estimates(caller, search, &mut hits, &chosen)
                 .await?
@@ -149,6 +151,7 @@ impl Retrieval {
                 text: search.query,
                 encoded: search.encoded.clone(),
                 fragmentation: search.reading.fragmentation,
+                max_candidates: H::MAX_RERANKED,
             };
             self.rerank(caller, query, &candidates, &mut plan).await
         } else {
@@ -541,7 +544,6 @@ mod tests {
     fn a_ranking_holds_the_page_one_entry_more_and_what_is_considered() {
         let page = |offset, limit| Page { limit, offset };
         assert_eq!(depth(page(0, 5), 50), 64);
-        assert_eq!(depth(page(0, 5), 100), 200);
         assert_eq!(depth(page(0, 63), 50), 64);
         assert_eq!(depth(page(0, 64), 50), 200, "one entry more");
         assert_eq!(depth(page(0, 5), MAX_CONSIDERED), 200);

@@ -25,11 +25,11 @@ use crate::access::Caller;
 use crate::config::Switch;
 use crate::read;
 
-/// Maximum number of candidates that a reranker compares. All others follow in their original order.
-const RERANKER_CANDIDATES: u32 = 50;
-/// The same for late interaction, which is cheaper. In long conversations 100 find more answers than 50
-/// (docs/benchmarks.md).
-const CANDIDATES: u32 = 100;
+/// Maximum number of candidates that are reranked. All others follow in their original order.
+pub(super) const CANDIDATES: u32 = 50;
+/// The same in hybrid search with late interaction, which is cheaper than a reranker. In long conversations 100 find more
+/// answers than 50 (docs/benchmarks.md).
+pub(super) const HYBRID_CANDIDATES: u32 = 100;
 /// Weight of the retrievers' scores in the blend with late interaction. The weight of late interaction is 1 minus this.
 const RETRIEVAL_WEIGHT: f64 = 0.4;
 /// How much this weight rises with the fragmentation of the query. Late interaction compares words poorly that its
@@ -74,6 +74,8 @@ pub(super) struct RerankQuery<'q> {
     pub encoded: Option<EncodedQuery>,
     /// To what degree the model's tokenizer breaks the query's words into pieces, 0 to 1.
     pub fragmentation: f64,
+    /// Maximum number of candidates that late interaction compares.
+    pub max_candidates: u32,
 }
 
 /// The part of a candidate's text that is compared with the query, with the candidate's thread and creation time.
@@ -174,32 +176,31 @@ impl Retrieval {
         self.reranker.get().is_some()
     }
 
-    /// Maximum number of candidates to rerank. 0 when reranking is off.
-    pub(super) fn max_reranked(&self) -> u32 {
+    /// Whether searches are reranked.
+    pub(super) fn reranks(&self) -> bool {
         let by_tokens = || {
             self.embeddings
                 .model()
                 .is_ok_and(|active| active.embedder.has_token_vectors())
         };
-        if self.reranking.enabled == Switch::False {
+        self.reranking.enabled != Switch::False && (self.has_reranker() || by_tokens())
+    }
+
+    /// Maximum number of candidates to rerank in a search that may rerank `max` of them by late interaction. 0 when
+    /// reranking is off.
+    pub(super) fn max_reranked(&self, max: u32) -> u32 {
+        if !self.reranks() {
             0
         } else if self.has_reranker() {
-            RERANKER_CANDIDATES
-        } else if by_tokens() {
-            CANDIDATES
+            max.min(CANDIDATES)
         } else {
-            0
+            max
         }
     }
 
-    /// Number of these candidates that are reranked.
-    fn reranked_count(&self, candidates: &[Candidate]) -> usize {
-        candidates.len().min(self.max_reranked() as usize)
-    }
-
     /// The entries that [`rerank`](Self::rerank) reranks.
-    pub(super) fn chosen_for_reranking(&self, candidates: &[Candidate]) -> HashSet<i64> {
-        best(candidates, self.reranked_count(candidates))
+    pub(super) fn chosen_for_reranking(&self, candidates: &[Candidate], max: u32) -> HashSet<i64> {
+        best(candidates, self.max_reranked(max))
             .into_iter()
             .map(|candidate| candidate.id)
             .collect()
@@ -219,11 +220,10 @@ impl Retrieval {
             warning,
             ..Reranked::unchanged(candidates)
         };
-        let head = self.reranked_count(candidates);
-        if head == 0 {
+        let chosen = best(candidates, self.max_reranked(query.max_candidates));
+        if chosen.is_empty() {
             return unchanged(None);
         }
-        let chosen = best(candidates, head);
         let started = Instant::now();
         let timeout = Duration::from_millis(u64::from(self.reranking.timeout_ms));
         let scoring = self.rerank_scores(caller, query, &chosen, plan);
@@ -480,10 +480,10 @@ fn pieces(ranges: &HashMap<i64, (u32, u32)>) -> Vec<(Vec<i64>, u32)> {
 }
 
 /// The `count` best candidates, best first. Among equal scores the greater id comes first.
-fn best(candidates: &[Candidate], count: usize) -> Vec<Candidate> {
+fn best(candidates: &[Candidate], count: u32) -> Vec<Candidate> {
     let mut best = candidates.to_vec();
     best.sort_unstable_by(|a, b| b.score.total_cmp(&a.score).then(b.id.cmp(&a.id)));
-    best.truncate(count);
+    best.truncate(count as usize);
     best
 }
 

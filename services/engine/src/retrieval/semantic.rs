@@ -50,7 +50,7 @@ impl Retrieval {
         let model_ms = milliseconds(started);
         let at_least = match min_relevance {
             Some(_) => MAX_CONSIDERED,
-            None => self.max_reranked(),
+            None => self.max_reranked(SemanticHit::MAX_RERANKED),
         };
         let depth = depth(page, at_least);
         // The others only show how far the nearest stand out.

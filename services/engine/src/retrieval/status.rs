@@ -118,7 +118,7 @@ impl Retrieval {
             chunk_overlap: sizes.map(|sizes| sizes.overlap as i64),
             aggregation: "max".to_owned(),
         };
-        let (reranks, reranker) = (self.max_reranked() > 0, self.reranker.get());
+        let (reranks, reranker) = (self.reranks(), self.reranker.get());
         let why_not = if reranks {
             None
         } else if self.reranking.enabled == Switch::False {

@@ -148,7 +148,7 @@ pub const NAMES: [(&str, Handling); 133] = [
     ("RERANKING_PROVIDER", NotNeeded("there is no FlashRank; `RERANK_PROVIDER` has other values")),
     ("RERANKING_MODEL", NotNeeded("FlashRank's models cannot be loaded; see `RERANK_MODEL_PATH`")),
     ("RERANKING_MAX_LENGTH", NotNeeded("the model's window is used")),
-    ("RERANKING_OVERFETCH", NotNeeded("the number of candidates is fixed: 100, or 50 with a reranker")),
+    ("RERANKING_OVERFETCH", NotNeeded("the number of candidates is fixed: 50, or 100 in hybrid search without a reranker")),
     ("RERANKING_CACHE_DIR", NotNeeded("no reranking model is downloaded")),
     ("RERANKING_CHARS_PER_TOKEN", NotNeeded("tokens are counted")),
     ("RERANKING_INTRA_OP_THREADS", NotNeeded("there is no ONNX Runtime")),
