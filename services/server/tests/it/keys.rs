@@ -2,10 +2,12 @@
 
 use std::time::{Duration, Instant};
 
-use context_engine::{Admin, Clock, SystemClock};
-use context_model::Timestamp;
+use context_engine::{Admin, Caller, Clock, Scope, SystemClock};
+use context_model::{Reason, Timestamp, UpdateApiKeyRequest};
 use context_proto::v1 as pb;
 use context_proto::v1::api_key_service_client::ApiKeyServiceClient;
+use context_store::{KeyEvent, OwnerId, Store as _, StoredKey};
+use context_store_sqlite::{Config, SqliteStore};
 use context_test_support::http::{Reply, Request};
 use context_test_support::{grpc, until};
 use http::StatusCode;
@@ -162,6 +164,62 @@ async fn a_key_gives_no_right_that_it_lacks_itself() {
         (unknown.status, unknown.reason().as_str()),
         (StatusCode::NOT_FOUND, "API_KEY_NOT_FOUND")
     );
+}
+
+/// Stores an expired key, and then a thousand keys without expiry: as many as a list has.
+async fn with_a_thousand_newer_keys(database: &std::path::Path) {
+    let store = SqliteStore::open(Config::new(database)).unwrap();
+    let keys = (0..=1000).map(|n| {
+        let key = StoredKey {
+            id: format!("key-{n}"),
+            owner: OwnerId::default(),
+            name: "key".to_owned(),
+            lookup: [7; 32],
+            hash: format!("hash {n}"),
+            digest: None,
+            scopes: vec!["read".to_owned(), "write".to_owned(), "delete".to_owned()],
+            narrowing: "{}".to_owned(),
+            created_at: Timestamp(n),
+            expires_at: (n == 0).then_some(Timestamp(1)),
+            last_used_at: None,
+            deactivated_at: None,
+        };
+        let event = KeyEvent {
+            id: format!("event-{n}"),
+            at: Timestamp(n),
+            actor: None,
+            operation: "create_api_key".to_owned(),
+            key_id: key.id.clone(),
+        };
+        store.keys().insert_key(key, event)
+    });
+    futures::future::try_join_all(keys).await.unwrap();
+    store.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stronger_key_is_not_prolonged_although_a_thousand_are_newer() {
+    let directory = tempfile::tempdir().unwrap();
+    with_a_thousand_newer_keys(&directory.path().join("contexts.db")).await;
+    let config = settings(directory.path(), &[]);
+    let context_service::Started::Running(running) = context_service::start(&config).await.unwrap()
+    else {
+        panic!("the service must run")
+    };
+    let manager = Caller {
+        scopes: vec![Scope::Read, Scope::Manage],
+        ..Caller::local()
+    };
+    let prolong = UpdateApiKeyRequest {
+        key_id: "key-0".to_owned(),
+        expires_at: Some("2999-01-01".to_owned()),
+        ..UpdateApiKeyRequest::default()
+    };
+    let access = &running.engine().access;
+    let refused = access.update_api_key(&manager, prolong).await.unwrap_err();
+    assert_eq!(refused.reason, Reason::ScopeMissing);
+    running.stop().cancel();
+    running.run().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
