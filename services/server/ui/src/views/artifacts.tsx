@@ -195,7 +195,7 @@ function One({ id, query, back }: { id: string; query: URLSearchParams; back: bo
               </li>
             ))}
           </ol>
-          {versions.recent_versions.length === 50 && <small>Older versions than these are kept too; the API returns them by number.</small>}
+          {current > history.length && <small>Older versions than these are kept too; the API returns them by number.</small>}
         </aside>
       </div>
     </div>
