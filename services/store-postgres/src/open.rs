@@ -35,7 +35,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("../../../migrations/postgres/2026-11-23-000011_audited_changes/up.sql"),
     include_str!("../../../migrations/postgres/2026-11-24-000012_artifact_documents/up.sql"),
     include_str!("../../../migrations/postgres/2026-11-24-000013_artifact_paths/up.sql"),
-    include_str!("../../../migrations/postgres/2026-11-27-000014_audit_collation/up.sql"),
+    include_str!("../../../migrations/postgres/2026-11-27-000014_sharding/up.sql"),
 ];
 
 /// The version of this program's schema.

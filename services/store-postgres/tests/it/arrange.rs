@@ -20,7 +20,7 @@ const MIGRATIONS: [&str; 16] = [
     include_str!("../../../../migrations/postgres/2026-11-23-000011_audited_changes/up.sql"),
     include_str!("../../../../migrations/postgres/2026-11-24-000012_artifact_documents/up.sql"),
     include_str!("../../../../migrations/postgres/2026-11-24-000013_artifact_paths/up.sql"),
-    include_str!("../../../../migrations/postgres/2026-11-27-000014_audit_collation/up.sql"),
+    include_str!("../../../../migrations/postgres/2026-11-27-000014_sharding/up.sql"),
 ];
 
 /// The configuration of a test's store.

@@ -56,7 +56,8 @@ fn the_schema_keeps_the_owner_first_and_needs_nothing_global() {
                 );
             }
         }
-        // Citus moves a table to another server only if its rows have a key. docs/scale.md says what `denials` needs.
+        // Citus moves a table to another server only if its rows have a key. For `denials` the whole row is the key
+        // (000014_sharding).
         for (at, found) in sql.match_indices("create table context.") {
             let table = &sql[at + found.len()..];
             let table = &table[..table.find(';').expect("a statement ends")];
