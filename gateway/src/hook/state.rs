@@ -20,6 +20,11 @@ use crate::clock::now_micros;
 pub const MAX_WAITING: usize = 5_000;
 /// Most bytes of waiting messages.
 pub const MAX_WAITING_BYTES: u64 = 32 * 1024 * 1024;
+/// Messages of one service that may wait although those of others have reached these bounds. Otherwise a service that
+/// never comes back would end the capture for all.
+const RESERVED: usize = 100;
+/// Most bytes of these.
+const RESERVED_BYTES: u64 = 2 * 1024 * 1024;
 /// When the log of what was sent is longer, its older half is deleted.
 const MAX_LOG_BYTES: u64 = 256 * 1024;
 /// The files of a session are deleted when it has not continued for this long.
@@ -42,9 +47,11 @@ pub struct State {
 pub struct Queue {
     /// The files of those that wait for the service of this hook, oldest first.
     pub files: Vec<PathBuf>,
+    /// The size of these in bytes.
+    own_bytes: u64,
     /// How many messages wait, for all services together.
     pub count: usize,
-    /// The size of these in bytes.
+    /// The size of all of them in bytes.
     pub bytes: u64,
 }
 
@@ -290,7 +297,8 @@ impl State {
                 continue;
             };
             // Another process may have sent the message and deleted the file meanwhile.
-            queue.bytes += file.metadata().map_or(0, |data| data.len());
+            let size = file.metadata().map_or(0, |data| data.len());
+            queue.bytes += size;
             queue.count += 1;
             let is_for_this_service = match name.split('-').nth(2) {
                 Some(service) => service == self.service,
@@ -298,6 +306,7 @@ impl State {
                 None => self.is_on_this_machine,
             };
             if is_for_this_service {
+                queue.own_bytes += size;
                 queue.files.push(file.path());
             }
         }
@@ -312,9 +321,17 @@ impl State {
     /// A sentence when too many messages or bytes wait already, or the file cannot be written.
     pub fn keep(&self, message: &Message) -> Result<(), String> {
         let failure = |error: io::Error| format!("a message cannot be kept: {error}");
-        let Queue { count, bytes, .. } = self.waiting().map_err(failure)?;
+        let Queue {
+            files,
+            own_bytes,
+            count,
+            bytes,
+        } = self.waiting().map_err(failure)?;
         let text = serde_json::to_vec(message).map_err(|error| failure(error.into()))?;
-        if count >= MAX_WAITING || bytes + text.len() as u64 > MAX_WAITING_BYTES {
+        let size = text.len() as u64;
+        let fits = count < MAX_WAITING && bytes + size <= MAX_WAITING_BYTES;
+        let fits_reserve = files.len() < RESERVED && own_bytes + size <= RESERVED_BYTES;
+        if !fits && !fits_reserve {
             return Err(format!(
                 "{count} messages of {bytes} bytes wait for their services; at most {MAX_WAITING} and \
                  {MAX_WAITING_BYTES} bytes may, so this one is not kept"
@@ -501,13 +518,17 @@ mod tests {
         // The lock of one service does not keep back messages of another.
         let _lock = here.sender().unwrap().unwrap();
         assert!(here.sender().unwrap().is_none() && away.sender().unwrap().is_some());
-        let large = File::options().write(true).open(old_file).unwrap();
-        large.set_len(MAX_WAITING_BYTES).unwrap();
-        assert!(
-            away.keep(&message("more"))
-                .unwrap_err()
-                .contains("3 messages")
-        );
+        let enlarge = |file: &Path, bytes| {
+            let file = File::options().write(true).open(file).unwrap();
+            file.set_len(bytes).unwrap();
+        };
+        let refusal = |state: &State| state.keep(&message("more")).unwrap_err();
+        // The service that fills the queue has no more room. Another one has what is reserved for it.
+        enlarge(&old_file, MAX_WAITING_BYTES);
+        assert!(refusal(&here).contains("3 messages"));
+        away.keep(&message("more")).unwrap();
+        enlarge(&away.waiting().unwrap().files[0], RESERVED_BYTES);
+        assert!(refusal(&away).contains("4 messages"));
     }
 
     #[test]

@@ -169,8 +169,8 @@ impl Issuer {
             .clone()
     }
 
-    /// The cached keys and endpoints, unless they are too old; then they are fetched. After `REFRESH_AFTER` they are
-    /// also fetched in the background.
+    /// The cached keys and endpoints, unless they are too old; then they are fetched. After `REFRESH_AFTER`, or half of
+    /// their maximum age, they are also fetched in the background.
     ///
     /// # Errors
     /// [`TokenError::Unavailable`], also when the issuer's response cannot be used: no token can be checked then, so
@@ -181,7 +181,9 @@ impl Issuer {
     ) -> Result<Arc<Fetched>, TokenError> {
         if let Some(fetched) = self.cached() {
             let age = now.saturating_duration_since(fetched.fetched_at);
-            if age < REFRESH_AFTER.min(self.settings.keys_max_age) {
+            // Half of a short maximum age: otherwise every token would wait for the fetch when the keys are too old, and
+            // an issuer that is away at that moment would make all of them fail at once.
+            if age < REFRESH_AFTER.min(self.settings.keys_max_age / 2) {
                 return Ok(fetched);
             }
             if age < self.settings.keys_max_age {

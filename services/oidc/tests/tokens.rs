@@ -248,11 +248,20 @@ async fn keys_beyond_a_short_maximum_age_are_fetched_again() {
     settings.keys_max_age = Duration::from_secs(60);
     let issuer = Arc::new(Issuer::new(settings).expect("good settings"));
     let token = key.token(&claims(server.url(), AUDIENCE, "alice"));
-    for (seconds, fetches) in [(0, 1), (59, 1), (61, 2)] {
+    for (seconds, fetches) in [(0, 1), (20, 1), (61, 2)] {
         let at = after(Duration::from_secs(seconds));
         assert!(issuer.verify(&token, at).await.is_ok(), "{seconds} s");
         assert_eq!(server.fetches(), fetches, "{seconds} s");
     }
+    // After half of the maximum age no token waits for the fetch, and none fails if the issuer is away.
+    server.respond(500, "down");
+    let at = |seconds| after(Duration::from_secs(seconds));
+    while server.fetches() < 3 {
+        assert!(issuer.verify(&token, at(61 + 35)).await.is_ok());
+        tokio::task::yield_now().await;
+    }
+    assert!(issuer.verify(&token, at(61 + 50)).await.is_ok());
+    assert!(is_unavailable(&issuer.verify(&token, at(61 + 61)).await));
 }
 
 #[tokio::test]

@@ -122,9 +122,9 @@ impl Access {
     /// Changes a key's name, scopes or expiry.
     ///
     /// # Errors
-    /// `INVALID_ARGUMENT`; `API_KEY_NOT_FOUND`; `SCOPE_MISSING` without `manage`, or for a scope
-    /// that the caller does not have; `FEATURE_UNAVAILABLE` over TCP with authentication off; the
-    /// store's errors.
+    /// `INVALID_ARGUMENT`; `API_KEY_NOT_FOUND`; `SCOPE_MISSING` without `manage`, for a new scope
+    /// that the caller does not have, or when a key that has one is made valid for longer;
+    /// `FEATURE_UNAVAILABLE` over TCP with authentication off; the store's errors.
     pub async fn update_api_key(
         &self,
         caller: &Caller,

@@ -112,6 +112,22 @@ async fn a_method_that_a_route_lacks_is_answered_with_those_it_has() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn the_part_of_a_path_that_is_not_utf8_is_named() {
+    let service = Service::start().await;
+    for (path, field) in [
+        ("/v1/contexts/%ff", "context_id"),
+        ("/v1/artifacts/%ff", "artifact_id"),
+        ("/v1/artifacts/%ff/versions/1", "artifact_id"),
+        ("/v1/artifacts/version/versions/%ff", "version"),
+    ] {
+        let refused = service.get(path).send().await;
+        assert_eq!(refused.reason(), "INVALID_ARGUMENT", "{path}");
+        let named = refused.json()["violations"][0]["field"].clone();
+        assert_eq!(named, field, "{path}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn every_bad_field_is_named_at_once() {
     let service = Service::start().await;
     let reply = service
