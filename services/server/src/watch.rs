@@ -258,6 +258,8 @@ impl Stream {
                 Reason::Overloaded | Reason::StoreUnavailable | Reason::DeadlineExceeded
                     if started.elapsed() < retry_for(error.reason) =>
                 {
+                    // What the failed read has loaded is discarded.
+                    drop(lease);
                     self.pause().await?;
                 }
                 _ => return Err(self.end_of(error).await),

@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use context_providers::{ProviderError, Role, TokenCodes, TokenVectors};
-use context_store::{ChunkKey, ChunkTokens, VectorStore};
+use context_store::{ChunkKey, ChunkTokens, StoreError, VectorStore};
 use context_text::{Analyzer, ContentWord};
 use tokio::time::Instant;
 
@@ -424,6 +424,8 @@ async fn stored_tokens(
     };
     let keys = candidates.iter().map(key).collect();
     let found = vectors.tokens(&caller.owner, &active.model, keys).await?;
+    let bytes: usize = found.iter().map(|found| found.tokens.len()).sum();
+    caller.memory.take(bytes as u64).map_err(StoreError::from)?;
     let codes = |ChunkTokens { key, tokens }| match TokenCodes::from_bytes(
         tokens,
         active.model.dimensions as usize,
