@@ -13,6 +13,8 @@ pub const FILE: &str = ".contextignore";
 #[derive(Debug, Clone, Default)]
 pub struct Ignored {
     rules: Vec<Rule>,
+    /// The directory in which the agent works, from the project's root. It is empty for the root.
+    inside: String,
     is_directory_excluded: bool,
     flaw: Option<String>,
 }
@@ -48,18 +50,19 @@ impl Ignored {
                 !item.is_empty() && rule.is_some_and(|rule| rule.matches(&project.name))
             }
         };
-        let mut ignored = Self {
-            rules,
-            is_directory_excluded: flaw.is_some() || setting.iter().any(is_excluded),
-            flaw,
-        };
         let inside = directory
             .strip_prefix(&project.root)
             .map(|path| path.to_string_lossy().into_owned())
             .unwrap_or_default();
+        let mut ignored = Self {
+            rules,
+            inside,
+            is_directory_excluded: flaw.is_some() || setting.iter().any(is_excluded),
+            flaw,
+        };
         // `private/*` excludes the content of a directory, and so the work in it.
         let is_content_excluded =
-            !inside.is_empty() && ignored.excludes_path(&format!("{inside}/-"));
+            !ignored.inside.is_empty() && ignored.excludes_path(&format!("{}/-", ignored.inside));
         ignored.is_directory_excluded |= ignored.excludes_everything() || is_content_excluded;
         ignored
     }
@@ -94,7 +97,10 @@ impl Ignored {
             .find(|word| {
                 let path = word.strip_prefix(&*root).unwrap_or(word);
                 let path = path.trim_start_matches("./").trim_start_matches('/');
-                !path.is_empty() && self.excludes_path(path)
+                // It is relative to the project's root, or to the directory in which the agent works.
+                !path.is_empty()
+                    && (self.excludes_path(path)
+                        || self.excludes_path(&format!("{}/{path}", self.inside)))
             })
     }
 
@@ -194,9 +200,19 @@ impl Rule {
     }
 }
 
+/// The names in a path. `..` removes the one before it.
 fn segments(path: &str) -> Vec<&str> {
-    let segments = path.split('/');
-    segments.filter(|segment| !segment.is_empty()).collect()
+    let mut segments = Vec::new();
+    for segment in path.split('/') {
+        match segment {
+            "" | "." => {}
+            ".." => {
+                segments.pop();
+            }
+            name => segments.push(name),
+        }
+    }
+    segments
 }
 
 /// The line without the white space around it. A space after `\` stays.
@@ -331,6 +347,20 @@ mod tests {
             "conf/dev.toml",
         ] {
             assert_eq!(here.path_in(text, &project.root), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_path_may_be_relative_to_the_directory_in_which_the_agent_works() {
+        let dir = tempfile::tempdir().unwrap();
+        let project = project(dir.path(), "/private/deep/\n");
+        for (directory, expected) in [("private", true), ("", false)] {
+            let ignored = Ignored::of(&project, &dir.path().join(directory), &[]);
+            assert!(!ignored.excludes_directory());
+            let found = ignored.path_in("see ./deep/notes.md", &project.root);
+            assert_eq!(found.is_some(), expected, "{directory}");
+            let found = ignored.path_in("see ../private/deep/notes.md", &project.root);
+            assert!(found.is_some(), "{directory}");
         }
     }
 
