@@ -32,6 +32,10 @@ impl Envelope {
     /// from the message, however large or deep it is.
     #[must_use]
     pub fn read(message: &[u8]) -> Option<Self> {
+        // serde would read a list of two values, such as a batch of two messages, as an id and a method.
+        if message.trim_ascii_start().first() != Some(&b'{') {
+            return None;
+        }
         let members: Members<'_> = serde_json::from_slice(message).ok()?;
         let parse = |raw: &RawValue| serde_json::from_str::<Value>(raw.get()).ok();
         let id = members
@@ -158,7 +162,9 @@ mod tests {
                 Some((expected, Some("x".to_owned())))
             );
         }
-        assert_eq!(read("[]"), None);
+        for list in ["[]", "[{},{}]", "[7,\"x\"]"] {
+            assert_eq!(read(list), None, "{list}");
+        }
         assert_eq!(read("{\"id\":"), None);
     }
 

@@ -13,6 +13,8 @@ pub const FILE: &str = ".contextignore";
 #[derive(Debug, Clone, Default)]
 pub struct Ignored {
     rules: Vec<Rule>,
+    /// The directory in which the agent works, from the project's root. It is empty for the root.
+    inside: String,
     is_directory_excluded: bool,
     flaw: Option<String>,
 }
@@ -48,17 +50,20 @@ impl Ignored {
                 !item.is_empty() && rule.is_some_and(|rule| rule.matches(&project.name))
             }
         };
-        let mut ignored = Self {
-            rules,
-            is_directory_excluded: flaw.is_some() || setting.iter().any(is_excluded),
-            flaw,
-        };
         let inside = directory
             .strip_prefix(&project.root)
             .map(|path| path.to_string_lossy().into_owned())
             .unwrap_or_default();
-        ignored.is_directory_excluded |=
-            ignored.excludes_everything() || ignored.excludes_path(&inside);
+        let mut ignored = Self {
+            rules,
+            inside,
+            is_directory_excluded: flaw.is_some() || setting.iter().any(is_excluded),
+            flaw,
+        };
+        // `private/*` excludes the content of a directory, and so the work in it.
+        let is_content_excluded =
+            !ignored.inside.is_empty() && ignored.excludes_path(&format!("{}/-", ignored.inside));
+        ignored.is_directory_excluded |= ignored.excludes_everything() || is_content_excluded;
         ignored
     }
 
@@ -92,7 +97,10 @@ impl Ignored {
             .find(|word| {
                 let path = word.strip_prefix(&*root).unwrap_or(word);
                 let path = path.trim_start_matches("./").trim_start_matches('/');
-                !path.is_empty() && self.excludes_path(path)
+                // It is relative to the project's root, or to the directory in which the agent works.
+                !path.is_empty()
+                    && (self.excludes_path(path)
+                        || self.excludes_path(&format!("{}/{path}", self.inside)))
             })
     }
 
@@ -105,9 +113,15 @@ impl Ignored {
         self.rules.iter().any(everything) && !self.rules.iter().any(|rule| rule.is_exception)
     }
 
+    /// Whether the path or a directory above it is excluded: the last rule that names it counts. As in git, an
+    /// exception does not reach into an excluded directory.
     fn excludes_path(&self, path: &str) -> bool {
-        let last = self.rules.iter().rev().find(|rule| rule.matches(path));
-        last.is_some_and(|rule| !rule.is_exception)
+        let path = segments(path);
+        (1..=path.len()).any(|end| {
+            let mut rules = self.rules.iter().rev();
+            let last = rules.find(|rule| rule.names(&path[..end]));
+            last.is_some_and(|rule| !rule.is_exception)
+        })
     }
 }
 
@@ -172,19 +186,33 @@ impl Rule {
 
     /// Whether the rule names the path or a directory above it.
     fn matches(&self, path: &str) -> bool {
-        let path: Vec<&str> = path
-            .split('/')
-            .filter(|segment| !segment.is_empty())
-            .collect();
-        let starts = if self.is_anchored {
-            0..1
-        } else {
-            0..path.len().max(1)
-        };
-        starts
-            .into_iter()
-            .any(|start| matches_segments(&self.segments, path.get(start..).unwrap_or_default()))
+        let path = segments(path);
+        (1..=path.len()).any(|end| self.names(&path[..end]))
     }
+
+    /// Whether the rule names this path itself.
+    fn names(&self, path: &[&str]) -> bool {
+        let start = match self.is_anchored {
+            true => 0,
+            false => path.len().saturating_sub(1),
+        };
+        matches_segments(&self.segments, &path[start..])
+    }
+}
+
+/// The names in a path. `..` removes the one before it.
+fn segments(path: &str) -> Vec<&str> {
+    let mut segments = Vec::new();
+    for segment in path.split('/') {
+        match segment {
+            "" | "." => {}
+            ".." => {
+                segments.pop();
+            }
+            name => segments.push(name),
+        }
+    }
+    segments
 }
 
 /// The line without the white space around it. A space after `\` stays.
@@ -198,7 +226,9 @@ fn trimmed(line: &str) -> &str {
 
 fn matches_segments(rule: &[String], path: &[&str]) -> bool {
     match rule.split_first() {
-        None => true,
+        None => path.is_empty(),
+        // `private/**` names everything in the directory, but not the directory.
+        Some((first, [])) if first == "**" => !path.is_empty(),
         Some((first, rest)) if first == "**" => {
             (0..=path.len()).any(|skipped| matches_segments(rest, &path[skipped..]))
         }
@@ -317,6 +347,52 @@ mod tests {
             "conf/dev.toml",
         ] {
             assert_eq!(here.path_in(text, &project.root), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_path_may_be_relative_to_the_directory_in_which_the_agent_works() {
+        let dir = tempfile::tempdir().unwrap();
+        let project = project(dir.path(), "/private/deep/\n");
+        for (directory, expected) in [("private", true), ("", false)] {
+            let ignored = Ignored::of(&project, &dir.path().join(directory), &[]);
+            assert!(!ignored.excludes_directory());
+            let found = ignored.path_in("see ./deep/notes.md", &project.root);
+            assert_eq!(found.is_some(), expected, "{directory}");
+            let found = ignored.path_in("see ../private/deep/notes.md", &project.root);
+            assert!(found.is_some(), "{directory}");
+        }
+    }
+
+    #[test]
+    fn an_exception_does_not_reach_into_an_excluded_directory() {
+        let dir = tempfile::tempdir().unwrap();
+        for (rules, path, expected) in [
+            ("private/\n!*.md\n", "private/a.md", true),
+            ("*.pem\n!keys/\n", "keys/a.pem", true),
+            ("/*\n!/src/\n", "src/a/b.rs", false),
+            ("/*\n!/src/\n", "docs/a.md", true),
+            ("private/*\n!private/a.md\n", "private/a.md", false),
+            ("private/**\n!private/a.md\n", "private/a.md", false),
+            ("private/**\n!private/a.md\n", "private/b/c.md", true),
+            ("private/deep\n", "private/deep/a/b", true),
+            ("deep/\n", "private/deep/a/b", true),
+            ("**/deep\n", "private/deep/a/b", true),
+        ] {
+            let project = project(dir.path(), rules);
+            let here = Ignored::of(&project, dir.path(), &[]);
+            let found = here.path_in(path, &project.root).is_some();
+            assert_eq!(found, expected, "{rules} {path}");
+        }
+        for rules in [
+            "private/\n",
+            "private/*\n",
+            "private/**\n",
+            "private/deep\n",
+        ] {
+            let project = project(dir.path(), rules);
+            let deep = Ignored::of(&project, &dir.path().join("private/deep"), &[]);
+            assert!(deep.excludes_directory(), "{rules}");
         }
     }
 

@@ -114,12 +114,14 @@ async fn on_stdio_the_responses_come_in_one_line_and_notifications_get_none() {
 async fn the_other_revisions_refuse_a_batch() {
     let setup = setup(Credentials::Own(None));
     let router = router(&setup);
-    let batch = json!([call(1, "store_context")]);
-    for era in ERAS.into_iter().filter(|era| *era != REVISION) {
+    let one = json!([call(1, "store_context")]);
+    let two = json!([call(1, "store_context"), ping(2)]);
+    let others = ERAS.into_iter().filter(|era| *era != REVISION);
+    for (era, batch) in others.flat_map(|era| [(era, &one), (era, &two)]) {
         let mut pipe = Pipe::open(&setup, era).await;
-        pipe.send(&batch).await;
+        pipe.send(batch).await;
         let on_stdio = pipe.line().await.unwrap();
-        let (status, over_http) = exchange(&router, post_batch(era, &batch)).await;
+        let (status, over_http) = exchange(&router, post_batch(era, batch)).await;
         assert_eq!(status, StatusCode::BAD_REQUEST, "{era:?}");
         for refusal in [on_stdio, over_http] {
             assert_eq!(
