@@ -91,9 +91,10 @@ pub(crate) async fn open(config: &Config) -> Result<Arc<dyn Store>, StartError> 
     match config.storage.storage_backend {
         Backend::Sqlite => Ok(Arc::new(try_open(config).await?)),
         Backend::Postgresql => {
-            let settings = config
+            let mut settings = config
                 .postgres()
                 .map_err(|error| StartError::Settings(error.to_string()))?;
+            settings.builds_indexes = false;
             Ok(Arc::new(PostgresStore::open(settings).await?))
         }
     }

@@ -443,9 +443,10 @@ async fn stored_vectors(
 
 async fn postgres_database(config: &Config, found: &mut Examination) {
     // The settings check has reported what is wrong.
-    let Ok(postgres) = config.postgres() else {
+    let Ok(mut postgres) = config.postgres() else {
         return;
     };
+    postgres.builds_indexes = false;
     let shown = postgres.target.shown();
     match context_store_postgres::PostgresStore::open(postgres).await {
         Ok(store) => {

@@ -16,6 +16,9 @@ pub struct Config {
     pub context_window: ContextWindow,
     /// Metadata fields with an index (`METADATA_INDEXED_FIELDS`), as dotted paths.
     pub indexed_fields: Vec<String>,
+    /// Whether opening builds the indexes that the language, the context window and the fields need. A command that runs
+    /// beside services must not: their indexes would follow its settings.
+    pub builds_indexes: bool,
     /// Search breadth of the HNSW index (`hnsw.ef_search`), 1 to 1000. Larger values find more of the nearest entries
     /// and take longer.
     pub ef_search: u32,
@@ -47,6 +50,7 @@ impl Config {
             language: "english".to_owned(),
             context_window: ContextWindow::default(),
             indexed_fields: Vec::new(),
+            builds_indexes: true,
             ef_search: 400,
             pool_size: 16,
             queue: 4096,

@@ -203,7 +203,9 @@ pub(crate) async fn open(config: &Config) -> Result<Opened, OpenError> {
     let has_vectors = migrated?
         .inspect_err(|reason| tracing::warn!("Semantic search is unavailable: {reason}"))
         .is_ok();
-    create_indexes(&mut conn, &indexed).await.map_err(schema)?;
+    if config.builds_indexes {
+        create_indexes(&mut conn, &indexed).await.map_err(schema)?;
+    }
     let is_distributed = is_distributed(&mut conn, "context.owners")
         .await
         .map_err(schema)?;

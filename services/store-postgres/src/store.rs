@@ -141,12 +141,14 @@ impl PostgresStore {
             .await
             .map_err(|failure| schema(StoreError::from(failure).into()))?;
         open::refuse_incomplete_migration(lease.conn(), &shown).await?;
-        fts::rebuild(lease.conn(), &inner.language, inner.context_window)
-            .await
-            .map_err(|error| schema(error.into()))?;
-        documents::complete(lease.conn(), &inner.language)
-            .await
-            .map_err(|failure| schema(StoreError::from(failure).into()))?;
+        if config.builds_indexes {
+            fts::rebuild(lease.conn(), &inner.language, inner.context_window)
+                .await
+                .map_err(|error| schema(error.into()))?;
+            documents::complete(lease.conn(), &inner.language)
+                .await
+                .map_err(|failure| schema(StoreError::from(failure).into()))?;
+        }
         lease.give_back();
         let inner = Arc::new(inner);
         let of_task = Arc::clone(&inner);

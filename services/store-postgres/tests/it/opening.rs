@@ -172,6 +172,32 @@ async fn another_language_indexes_every_entry_again() {
     assert_eq!(found, [["a house"], ["viele Häuser"], ["dos gats"]]);
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_command_with_other_settings_changes_no_index() {
+    let Some(database) = super::arrange::database().await else {
+        return;
+    };
+    let client = database.connect().await;
+    let state = async || {
+        let read = "SELECT key || value FROM context.settings UNION ALL \
+                    SELECT indexdef FROM pg_indexes WHERE schemaname = 'context' ORDER BY 1";
+        let rows = client.query(read, &[]).await.expect("read");
+        rows.iter().map(|row| row.get(0)).collect::<Vec<String>>()
+    };
+    let reopened = async |builds_indexes| {
+        let mut config = config(database.url());
+        config.language = "german".to_owned();
+        config.indexed_fields = vec!["status".to_owned()];
+        config.builds_indexes = builds_indexes;
+        let store = PostgresStore::open(config).await.expect("it opens");
+        store.close().await;
+        state().await
+    };
+    let before = state().await;
+    assert_eq!(reopened(false).await, before);
+    assert_ne!(reopened(true).await, before);
+}
+
 #[tokio::test]
 async fn another_context_window_rebuilds_the_index() {
     use context_model::{Filter, NewEntry, Source, ThreadId, Timestamp};
