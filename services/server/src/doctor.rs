@@ -54,8 +54,9 @@ impl Examination {
     }
 }
 
-/// Checks this installation. A running service is not disturbed. Without one, the database is
-/// opened, and created if it does not exist.
+/// Checks this installation. A SQLite file that a service uses is not opened. Otherwise the database is opened as at a
+/// start: a missing file is created, an older schema is migrated, and the full-text index is rebuilt if it was built
+/// with other settings. On PostgreSQL this happens beside running services too.
 pub async fn examine(config: &Config, predecessor: &Predecessor) -> Examination {
     let mut found = Examination {
         report: String::new(),

@@ -156,7 +156,7 @@ impl Default for Metrics {
         let pending_embeddings_seconds = Gauge::<f64, AtomicU64>::default();
         registry.register_with_unit(
             "embeddings_pending_time",
-            "Estimated time until these entries have an embedding; NaN while no embeddings are computed",
+            "Estimated time until these entries have an embedding; NaN if they wait and none of them gets one",
             Unit::Seconds,
             pending_embeddings_seconds.clone(),
         );
