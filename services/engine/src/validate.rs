@@ -1,4 +1,4 @@
-//! Validation rules of requests. Each rule reports all violations it finds, with the name of the field.
+//! Validation rules of requests. Violations are collected, so that an error names every invalid field.
 
 use std::ops::RangeInclusive;
 

@@ -1,4 +1,4 @@
-//! Conversions of changes, in both directions.
+//! Conversions of `ListChanges` in both directions, and of `Watch` only as the server needs them.
 
 use context_model::{
     Artifact, Change, Entry, Error, ListChangesReply, ListChangesRequest, Result, SnapshotEntry,

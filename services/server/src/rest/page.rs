@@ -10,8 +10,8 @@ use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 
 use crate::app::App;
 
-/// The page connects only to this service. Stored content cannot run in it: the HTML has no script or style, and text
-/// never becomes HTML.
+/// The page connects only to this service. Stored content cannot run in it: inline scripts and styles are blocked, and
+/// text never becomes HTML.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob: data:; \
                       connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; \
                       require-trusted-types-for 'script'; trusted-types 'none'";

@@ -80,7 +80,7 @@ fn the_service_does_with_each_of_the_133_names_what_the_list_says() {
             renamed(name, &case);
             continue;
         }
-        // POSTGRESQL_SCHEMA causes a warning unless it is `public`. The other settings can have any value.
+        // POSTGRESQL_SCHEMA has no effect, but any value except `public` causes a warning.
         let value = if name == "POSTGRESQL_SCHEMA" {
             "public"
         } else {

@@ -12,9 +12,10 @@ use crate::pg::sql::Bind;
 const MAX_TSVECTOR_BYTES: usize = 1_000_000;
 /// PostgreSQL stores larger positions as this one (`MAXENTRYPOS` − 1).
 const MAX_POSITION: usize = 16_383;
-/// Maximum number of positions stored for a lexeme (`MAXNUMPOS` − 1).
+/// Maximum number of positions indexed for a lexeme, as many as `to_tsvector` stores (`MAXNUMPOS` − 1).
 const MAX_POSITIONS: usize = 255;
-/// Bytes that a lexeme takes in addition to its text and all positions after the first.
+/// Bytes counted for a lexeme besides its text: padding, its number of positions and the first position. Each further
+/// position counts 2 bytes.
 const LEXEME_OVERHEAD: usize = 8;
 /// Maximum bytes of words in a language that only the server stems. The tsvector that the server builds from them stays
 /// below its limit.
@@ -41,7 +42,7 @@ pub(crate) enum Words {
 }
 
 impl Document {
-    /// Analyzes a text. Takes time linear in it.
+    /// Analyzes a text. Takes time linear in its length.
     pub fn new(text: &str, language: &Language) -> Self {
         match language {
             Language::Ours(_) => lexemes(text, language),

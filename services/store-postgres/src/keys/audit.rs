@@ -165,7 +165,7 @@ pub(crate) async fn remove(
 ) -> Result<u64, Failure> {
     let mut removed = 0;
     for (table, order) in [
-        // Without an index by time. Later revisions have later times.
+        // Without an index by time. Later revisions have later times, as far as the clocks of the services agree.
         ("audited_changes", "revision"),
         ("denials", "at"),
         ("key_events", "at"),

@@ -55,7 +55,7 @@ async fn nearest(store: &SqliteStore, seed: u64) -> Vec<SemanticHit> {
     ranked(store, seed, 1000, 1000).await
 }
 
-/// The nearest entries. The order and the distances of the first `exact` are exact, and the first 200 are decided.
+/// The nearest entries. The order and the distances of the first `exact` are exact. Rank 200 is a boundary.
 async fn ranked(store: &SqliteStore, seed: u64, depth: u32, exact: u32) -> Vec<SemanticHit> {
     let semantic = Some(SemanticSearch {
         model: model(),

@@ -385,7 +385,8 @@ async fn log_of(home: &Home, settings: &[(&str, &str)], arguments: &[&str]) -> S
         .args(arguments);
     let mut process = home.spawn_as(command);
     let what = format!("{settings:?} {arguments:?} fails or starts");
-    // An embedding provider is contacted in the background, all other addresses before the service is ready.
+    // That an embedding provider does not respond may be logged after the service is ready. All other addresses are
+    // checked before.
     let end = if settings
         .iter()
         .any(|(name, _)| *name == "EMBEDDING_PROVIDER")

@@ -146,7 +146,7 @@ async fn large_replies_that_are_not_read_stay_within_the_budget() {
     let idle = target.anonymous_kib();
     let mut highest = 0;
     let mut accepted = 0;
-    // REST over HTTP/2 and gRPC, each on a new connection. No byte of the replies is read.
+    // REST over HTTP/2 and gRPC, each on a new connection. The bodies of the replies are not read.
     let mut streams = Vec::new();
     for round in 0..16 {
         let connection = http2::Connection::open(target.address()).await;

@@ -35,7 +35,8 @@ pub struct Row {
     pub commit_end: Option<i64>,
 }
 
-/// The columns of a change in the feed. The type of the last one, which follows, has another name in each database.
+/// The columns of a change in the feed. The query adds the type of `commit_end`, whose name differs between the
+/// databases.
 const FEED_COLUMNS: &str =
     "revision, at, operation, entity, entity_id, thread_id, version, source, CAST(commit_end AS ";
 /// The columns of a change in the audit log.

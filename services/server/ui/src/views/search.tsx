@@ -368,7 +368,10 @@ function Values({ id, operator, of }: { id: string; operator: Operator; of: stri
   );
 }
 
-/** A value as this operator's filter reads it. A text that would be trimmed, split, unquoted, or read as a number or a boolean is quoted. */
+/**
+ * A value as this operator's filter reads it. A text that would be trimmed, split, unquoted, or read as a number or a
+ * boolean is quoted.
+ */
 function written(value: unknown, operator: Operator): string {
   if (typeof value !== "string") return compact(value);
   if (takesText(operator)) return value;
