@@ -54,9 +54,9 @@ impl Examination {
     }
 }
 
-/// Checks this installation. A SQLite file that a service uses is not opened. Otherwise the database is opened as at a
-/// start: a missing file is created, an older schema is migrated, and the full-text index is rebuilt if it was built
-/// with other settings. On PostgreSQL this happens beside running services too.
+/// Checks this installation. A SQLite file that a service uses is not opened. Otherwise the database is opened: a missing
+/// file is created, and an older schema is migrated. On SQLite the full-text index is also rebuilt if it was built with
+/// other settings.
 pub async fn examine(config: &Config, predecessor: &Predecessor) -> Examination {
     let mut found = Examination {
         report: String::new(),
