@@ -70,7 +70,8 @@ pub struct Change {
     /// The version after the change; absent if it has none, and for `left`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<i64>,
-    /// Whether it is the last listed change of its commit.
+    /// True: no later change of its commit is listed. A commit that is split between pages has no such change if the
+    /// filters leave out its last part.
     pub commit_end: bool,
     /// The key that made it; only for callers with the scope `manage`.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -57,7 +57,7 @@ pub struct MetadataFilter {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<serde_json::Value>, example = "active")]
     pub value: Option<Value>,
-    /// Whether the case of strings matters; default: false.
+    /// Whether the case of strings matters; default: false. For `gt`, `gte`, `lt` and `lte` it always matters.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub case_sensitive: Option<bool>,
 }
