@@ -1,5 +1,6 @@
 //! The context service: every operation of the engine over gRPC and REST, on a TCP port and a Unix socket.
-//! `CONTEXT_GRPC_LISTEN` adds a port. A service that a gateway started has only the socket.
+//! `CONTEXT_GRPC_LISTEN` adds a port. A service that a gateway started has only the socket, and a port of 127.0.0.1
+//! while its page is open.
 //!
 //! This crate contains the transports, the settings, and the start and stop of the process. The rules about
 //! entries are in `context-model` and `context-engine`.

@@ -369,7 +369,7 @@ impl Summaries {
     /// Writes the summary of an entry and stores it.
     ///
     /// # Errors
-    /// What failed. An entry that the provider refuses for good stays without a summary, and is no error.
+    /// What failed. An entry that the provider refuses is no error. It stays without a summary until the next scan.
     async fn add_summary(
         &self,
         summarizer: &dyn Summarizer,
@@ -396,7 +396,7 @@ impl Summaries {
                 return Err(Failed::Provider(retry_after));
             }
             Err(error) => {
-                tracing::warn!(error = %error, entry.id = id, "Could not summarize an entry; it stays without a summary");
+                tracing::warn!(error = %error, entry.id = id, "Could not summarize an entry; the next attempt is within about an hour");
                 return Ok(());
             }
         };
