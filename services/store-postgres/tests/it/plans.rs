@@ -356,7 +356,7 @@ async fn old_lines_of_the_audit_log_are_found_by_their_key() {
     };
     let statements: Vec<String> = include_str!("raw_sql.txt")
         .lines()
-        .filter(|line| line.contains("context.{table}") && line.contains("{order}"))
+        .filter(|line| line.contains("FROM context.{table} AS l WHERE l.owner_id"))
         .map(|line| {
             line.replace("{table}", "audited_changes")
                 .replace("{order}", "revision")
