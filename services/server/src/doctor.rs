@@ -54,9 +54,9 @@ impl Examination {
     }
 }
 
-/// Checks this installation. A SQLite file that a service uses is not opened. Otherwise the database is opened: a missing
-/// file is created, and an older schema is migrated. On SQLite the full-text index is also rebuilt if it was built with
-/// other settings.
+/// Checks this installation. A SQLite file that a service uses is not opened. Otherwise the database is opened: a
+/// missing file is created, and an older schema is migrated. On SQLite the full-text index is also rebuilt if it was
+/// built with other settings.
 pub async fn examine(config: &Config, predecessor: &Predecessor) -> Examination {
     let mut found = Examination {
         report: String::new(),

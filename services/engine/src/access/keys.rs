@@ -12,7 +12,7 @@ use tokio::sync::Semaphore;
 use super::Access;
 use super::caller::{Caller, Reach};
 use super::key_secret::KeySecret;
-use super::stored_key::{Narrowing, shown};
+use super::stored_key::{Narrowing, scopes_of, shown};
 use crate::error::store_error;
 use crate::ids::new_id;
 
@@ -191,12 +191,7 @@ impl Access {
             .expires_at
             .is_some_and(|old| expires_at.is_none_or(|new| new > old));
         if is_prolonged {
-            let scopes: Vec<Scope> = key
-                .scopes
-                .iter()
-                .filter_map(|scope| Scope::parse(scope))
-                .collect();
-            no_more_than(caller, &scopes)?;
+            no_more_than(caller, &scopes_of(&key))?;
         }
         Ok(())
     }

@@ -43,17 +43,20 @@ impl Narrowing {
     }
 }
 
+/// The scopes of a stored key that this version knows.
+pub(super) fn scopes_of(key: &StoredKey) -> Vec<Scope> {
+    key.scopes
+        .iter()
+        .filter_map(|scope| Scope::parse(scope))
+        .collect()
+}
+
 /// The caller of a stored key. With a restriction that this version cannot parse, it has no scopes.
 pub(super) fn caller_of(key: &StoredKey) -> Caller {
     let reach = serde_json::from_str::<Narrowing>(&key.narrowing)
         .ok()
         .and_then(Narrowing::reach);
-    let scopes = reach.as_ref().map(|_| {
-        key.scopes
-            .iter()
-            .filter_map(|scope| Scope::parse(scope))
-            .collect()
-    });
+    let scopes = reach.as_ref().map(|_| scopes_of(key));
     Caller {
         owner: key.owner.clone(),
         key_id: Some(key.id.clone()),

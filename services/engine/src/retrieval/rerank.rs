@@ -27,8 +27,8 @@ use crate::read;
 
 /// Maximum number of candidates that are reranked. All others follow in their original order.
 pub(super) const CANDIDATES: u32 = 50;
-/// The same in hybrid search with late interaction, which is cheaper than a reranker. In long conversations 100 find more
-/// answers than 50 (docs/benchmarks.md).
+/// The same in hybrid search with late interaction, which is cheaper than a reranker. In long conversations 100 find
+/// more answers than 50 (docs/benchmarks.md).
 pub(super) const HYBRID_CANDIDATES: u32 = 100;
 /// Weight of the retrievers' scores in the blend with late interaction. The weight of late interaction is 1 minus this.
 const RETRIEVAL_WEIGHT: f64 = 0.4;

@@ -175,7 +175,7 @@ pub(crate) async fn remove(
     Ok(removed)
 }
 
-/// Removes a batch of lines of this table. The lines of an owner are in this order.
+/// Removes a batch of lines of this table. `order` is the column that sorts the lines of an owner, oldest first.
 async fn remove_from(
     conn: &mut AsyncPgConnection,
     table: &'static str,

@@ -48,8 +48,8 @@ const WORDS: [&str; 24] = [
 pub const OWNERS: [&str; 3] = ["default", "o'wner \"2\"", "öwner"];
 
 /// Fills an empty store with approximately this many entries, and with artifacts, keys, denials, idempotency keys,
-/// summaries and, if the store supports them, vectors of entries. Some entries and artifacts are then changed or deleted. One more owner has no
-/// content. The oldest changes are removed from the feed.
+/// summaries and, if the store supports them, vectors of entries. Some entries and artifacts are then changed or
+/// deleted. One more owner has no content. The oldest changes are removed from the feed.
 ///
 /// # Panics
 /// When the store rejects a call.
