@@ -18,11 +18,11 @@ use crate::service::Service;
 use crate::transport::Grpc;
 use crate::usage::{CpuTimes, Memory};
 
-/// Streams that share a connection. A connection of HTTP/2 has at most 128.
+/// Streams that share an HTTP/2 connection. The service allows 128.
 const PER_CONNECTION: usize = 100;
-/// The pause between two stores beside active streams: 100 a second.
+/// The interval between the starts of two stores beside active streams: 100 stores a second.
 const PACE: Duration = Duration::from_millis(10);
-/// How long the CPU time of idle streams is measured.
+/// Maximum time for which the CPU time of idle streams is measured.
 const IDLE: Duration = Duration::from_secs(5);
 
 /// Goal: maximum p99 of the time from a store's request to its event on every stream, in milliseconds.
@@ -39,7 +39,7 @@ const STORE_GOAL: f64 = 1.2;
 /// Measures on SQLite.
 ///
 /// # Errors
-/// A process does not start, or an event is missing or of another entry.
+/// A process does not start, a request fails, or an event is of another entry.
 pub async fn run(bench: &Bench, report: &mut Report) -> Result<()> {
     let settings = [("WATCH_MAX_STREAMS", (2 * bench.scale.streams).to_string())];
     let service = Service::start_with(&bench.dir.join("watch.db"), &settings)?;

@@ -171,7 +171,7 @@ impl RawClient {
     }
 
     /// Stores an entry in one transaction. It writes the service's rows without checksums, context keywords, weights of
-    /// words and the change's source. The id takes the place of the text's hash.
+    /// words, the change's source and the owner's number of threads. The id takes the place of the text's hash.
     ///
     /// # Errors
     /// An error of the server.
