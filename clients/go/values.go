@@ -16,8 +16,9 @@ type object = map[string]any
 // list is a JSON array.
 type list = []any
 
-// toObject returns the message of an object. Integers stay integers. Values deeper than about 30 levels need json_value,
-// because protobuf decoders refuse messages that are nested more than about 100 deep (proto/context/v1/value.proto).
+// toObject returns the message of an object. Integers stay integers. Values deeper than about 30 levels would need
+// json_value, because protobuf decoders refuse messages that are nested more than about 100 deep
+// (proto/context/v1/value.proto).
 func toObject(members object) *contextv1.Object {
 	fields := make(map[string]*contextv1.Value, len(members))
 	for key, value := range members {
