@@ -531,6 +531,7 @@ mod tests {
                 dimensions: 2,
             },
             stores_tokens: false,
+            caches_tokens: false,
             token_cache: None,
             pace: Pace::default(),
         };

@@ -150,7 +150,8 @@ pub struct Search {
     /// Memory in megabytes for token vectors of texts that were stored or reranked recently, 0 to 65 536.
     ///
     /// Reranking by late interaction does not encode these texts again. 64 MB suffice for some 9 000 chat messages or
-    /// 1 700 chunks of 200 tokens. The memory is empty after a start. 0 disables it.
+    /// 1 700 chunks of 200 tokens. The vectors of sentences that were compared for snippets are stored here too. The
+    /// memory is empty after a start. 0 disables it.
     #[arg(long, env = "RERANK_CACHE_MB", value_name = "MB", default_value = "64", value_parser = number(0, 65_536), global = true)]
     pub rerank_cache_mb: u64,
 

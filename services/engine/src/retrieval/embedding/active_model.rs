@@ -19,8 +19,10 @@ pub(crate) struct ActiveModel {
     pub model: EmbeddingModel,
     /// Whether token vectors are stored with the chunk vectors and read for reranking.
     pub stores_tokens: bool,
-    /// The token vectors of recent texts, and the vectors of recent sentences. `None` if reranking reads no token vectors,
-    /// or the cache has no room.
+    /// Whether token vectors of recent texts are cached for reranking.
+    pub caches_tokens: bool,
+    /// The token vectors of recent texts, and the vectors of recent sentences. `None` with a provider over HTTP, or if
+    /// the cache has no room.
     pub token_cache: Option<TokenCache>,
     /// How fast the provider encodes texts for reranking and for snippets.
     pub pace: Pace,

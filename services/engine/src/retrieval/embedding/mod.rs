@@ -110,12 +110,15 @@ impl Embeddings {
     /// not change what is stored.
     pub fn activate(&self, embedder: Arc<dyn Embedder>, model: EmbeddingModel) -> ActiveModel {
         let uses_tokens = self.why_tokens_are_unused(&*embedder).is_none();
+        let is_local = embedder.address().is_none();
         let cache_bytes = (self.rerank.cache_mb as usize).saturating_mul(1024 * 1024);
         ActiveModel {
             embedder,
             model,
             stores_tokens: uses_tokens && self.rerank.store_tokens,
-            token_cache: (uses_tokens && cache_bytes > 0).then(|| TokenCache::new(cache_bytes)),
+            caches_tokens: uses_tokens && cache_bytes > 0,
+            // Snippets need the vectors of sentences, also without reranking.
+            token_cache: (is_local && cache_bytes > 0).then(|| TokenCache::new(cache_bytes)),
             pace: Pace::default(),
         }
     }

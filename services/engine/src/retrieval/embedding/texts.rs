@@ -93,8 +93,7 @@ impl SplitTexts {
         role: Role,
     ) -> Result<Vec<Embedding>, ProviderError> {
         let gets_tokens = |chunks: &[Chunk]| {
-            (active.stores_tokens || active.token_cache.is_some())
-                && chunks.len() <= MAX_CHUNKS_WITH_TOKENS
+            (active.stores_tokens || active.caches_tokens) && chunks.len() <= MAX_CHUNKS_WITH_TOKENS
         };
         let (with_tokens, without_tokens): (Vec<&[Chunk]>, Vec<&[Chunk]>) = self
             .0

@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::harness::{Database, ids, search, with_model};
+use crate::service::Service;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_result_of_a_long_text_shows_what_matches_beyond_its_opening() {
@@ -84,5 +85,42 @@ async fn a_long_text_is_found_by_any_part_of_it() {
         )
         .await;
         assert_eq!(ids(&found), [id]);
+    }
+}
+
+/// How many sentences a search compared for snippets within its budget, and how many there are.
+async fn compared_sentences(service: &Service) -> [usize; 2] {
+    let body = json!({"query": "tags", "explain_query": true});
+    let found = search(service, "semantic", body).await;
+    let plan = found["stats"]["query_plan"].as_array().unwrap();
+    let numbers = |line: &str| {
+        let line = line.strip_prefix("snippets: ")?;
+        let line = line.strip_suffix(" sentences compared")?;
+        let (compared, all) = line.split_once(" of ")?;
+        Some([compared, all].map(|number| number.parse().unwrap()))
+    };
+    let counts = plan.iter().filter_map(Value::as_str).find_map(numbers);
+    counts.unwrap_or_else(|| panic!("{plan:?}"))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_sentence_is_not_embedded_again_for_the_next_search_also_without_reranking() {
+    for database in Database::all().await {
+        let own = ["--rerank-budget-ms=1", "--enable-reranking=false"].map(str::to_owned);
+        let service = database
+            .start(&[&with_model()[..3], &own[..]].concat())
+            .await;
+        let sentence = |n: usize| format!("the database stores tags {n}.");
+        let sentences: Vec<String> = (0..1000).map(sentence).collect();
+        service.store("t", &sentences.join(" ")).await;
+        let mut before = 0;
+        for _ in 0..4 {
+            let [compared, all] = compared_sentences(&service).await;
+            assert!(
+                compared > before || compared == all,
+                "{compared} of {all}, before {before}"
+            );
+            before = compared;
+        }
     }
 }

@@ -141,7 +141,7 @@ fn random_queries_find_what_their_tree_says() {
     );
 }
 
-/// A status that differs from others in case only, or not at all, or in its type.
+/// One of six statuses. Two of them differ only in case, and two only in type.
 fn status(random: &mut Random) -> JsonObject {
     let values = [
         json!("Open"),
