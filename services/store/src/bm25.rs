@@ -7,7 +7,7 @@ pub const K1: f64 = 1.2;
 pub const B: f64 = 0.75;
 /// Number of words added to the length of every text. Conversation turns have about ten or forty words, and the longer
 /// ones answer more questions. In long conversations the padding raises recall@10 by .03, or by .05 with context
-/// keywords. It changes nothing for abstracts (docs/benchmarks.md).
+/// keywords. It changes nothing for abstracts.
 pub const PADDING: f64 = 60.0;
 /// Maximum number of an entry's own words with which its context keywords have their full weight. Beyond it the weight
 /// falls with the square of the length: a short turn lacks the words of the question before it, a long message does

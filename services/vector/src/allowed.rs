@@ -6,9 +6,9 @@ const ENTRY_BITS: u32 = 40;
 /// Maximum number of bitmap words that are checked to skip a block of codes.
 const MAX_CHECKED_WORDS: usize = 16;
 
-/// The entries that a search may return, as a bitmap over their numbers. An owner's entries are numbered from 1 without
-/// large gaps. One bitmap holds only positive numbers (entries) or only negative ones (documents of artifacts), whose
-/// absolute values are used.
+/// The entries that a search may return, as a bitmap over their numbers. An owner's entries get ascending numbers from
+/// 1, so the bitmap stays short. One bitmap holds only positive numbers (entries) or only negative ones (documents of
+/// artifacts), whose absolute values are used.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Allowed {
     bits: Vec<u64>,

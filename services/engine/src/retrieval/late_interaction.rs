@@ -42,7 +42,7 @@ const PIECE_TOKENS: usize = 256;
 /// Otherwise the pace would never be measured again after the machine was busy.
 const MIN_TOKENS: usize = 128;
 /// Number of tokens of an excerpt that are encoded if there is no time for whole excerpts. Comparing many parts gives
-/// better results than comparing few whole texts (docs/benchmarks.md).
+/// better results than comparing few whole texts.
 const PART_TOKENS: usize = 64;
 /// Number of tokens that a model is assumed to encode in a second, before the first measurement.
 const USUAL_PACE: f64 = 5_000.0;
