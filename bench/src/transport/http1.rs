@@ -50,7 +50,7 @@ impl Message {
         }
     }
 
-    /// A JSON-RPC request to a gateway.
+    /// A JSON-RPC request to an MCP server at `/mcp`.
     pub fn mcp(request: &Value) -> Self {
         Self {
             mcp: true,
@@ -91,7 +91,7 @@ impl Http1 {
             request = request.header(header::CONTENT_TYPE, "application/json");
         }
         request = if mcp {
-            // rmcp without the gateway requires both media types.
+            // The gateway does not need both media types. The floor, which is plain rmcp, requires them.
             request
                 .header(header::ACCEPT, "application/json, text/event-stream")
                 .header("mcp-protocol-version", MCP_REVISION)

@@ -19,7 +19,7 @@ impl Stdio {
     /// Starts the server and initializes the session.
     ///
     /// # Errors
-    /// The server cannot be started or does not speak MCP.
+    /// The server cannot be started, or ends before it has replied.
     pub async fn start(command: std::process::Command) -> Result<Self> {
         let mut command = Command::from(command);
         let mut child = command
@@ -47,7 +47,7 @@ impl Stdio {
         Ok(stdio)
     }
 
-    /// The process id, or 0 when the process has ended.
+    /// The process id.
     pub fn id(&self) -> u32 {
         self.child.id().unwrap_or(0)
     }
@@ -61,7 +61,7 @@ impl Stdio {
         loop {
             let mut reply = Vec::new();
             if self.output.read_until(b'\n', &mut reply).await? == 0 {
-                return Err("the gateway closed its stdout".into());
+                return Err("the server closed its stdout".into());
             }
             if !reply.starts_with(b"{\"jsonrpc\":\"2.0\",\"method\"") {
                 return Ok(reply);

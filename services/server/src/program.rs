@@ -190,7 +190,12 @@ fn with_runtime(work: impl Future<Output = ExitCode>) -> ExitCode {
         .enable_all()
         .build()
     {
-        Ok(runtime) => runtime.block_on(work),
+        Ok(runtime) => {
+            let code = runtime.block_on(work);
+            // After a signal, dropping the runtime would wait for blocking work, such as opening a database.
+            runtime.shutdown_background();
+            code
+        }
         Err(error) => {
             eprintln!("error: the service cannot start its threads: {error}");
             ExitCode::FAILURE
@@ -207,7 +212,16 @@ async fn serve(config: &Config, predecessor: &Predecessor) -> ExitCode {
     let Some(mut signals) = Signals::listen() else {
         return ExitCode::FAILURE;
     };
-    let running = match start(config).await {
+    let started = tokio::select! {
+        biased;
+        started = start(config) => started,
+        // A start that indexes every entry again can take minutes. If it is interrupted, the next start repeats it.
+        () = signals.next() => {
+            eprintln!("stopped by a signal before the start was complete");
+            return ExitCode::SUCCESS;
+        }
+    };
+    let running = match started {
         Ok(Started::Running(running)) => running,
         Ok(Started::ServedByAnother) => {
             eprintln!("another service serves this database already");

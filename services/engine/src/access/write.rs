@@ -77,8 +77,8 @@ impl Writes {
         })
     }
 
-    /// Admits a write of `items` items that adds `more` to the owner's usage, unless it [repeats](Self::repetition) a
-    /// request: a retry succeeds even if the quota was reached or the embedding provider is down.
+    /// Checks the quotas for a write of `items` items that adds `more` to the owner's usage. A write that
+    /// [repeats](Self::repetition) a request is not checked, so that a retry succeeds even if the quota was reached.
     ///
     /// # Errors
     /// `QUOTA_EXCEEDED`; the store's errors.

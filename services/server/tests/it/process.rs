@@ -1,15 +1,15 @@
 //! The program itself: its command line, and how one process yields the database to another.
 
 use std::io::{Read as _, Write as _};
-use std::net::TcpStream;
+use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
 use clap::CommandFactory as _;
 use context_service::cli::Cli;
-use context_test_support::Home;
 use context_test_support::http::Request;
+use context_test_support::{Home, wait_for};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_context-service");
 
@@ -235,6 +235,24 @@ async fn one_started_by_hand_takes_over_from_one_that_a_gateway_started() {
         "{stderr}"
     );
     assert!(by_hand.terminate().await.success());
+}
+
+#[tokio::test]
+async fn a_signal_during_the_start_ends_the_program() {
+    let home = Home::new();
+    // Accepts the connection and never responds.
+    let server = TcpListener::bind("127.0.0.1:0").unwrap();
+    server.set_nonblocking(true).unwrap();
+    let port = server.local_addr().unwrap().port();
+    let mut command = program(&home);
+    command
+        .env("STORAGE_BACKEND", "postgresql")
+        .env("POSTGRESQL_HOST", "127.0.0.1")
+        .env("POSTGRESQL_PORT", port.to_string())
+        .env("POSTGRESQL_CONNECT_TIMEOUT_MS", "600000");
+    let process = home.spawn_as(command);
+    let _connection = wait_for("a connection", || server.accept().ok()).await;
+    assert!(process.terminate().await.success());
 }
 
 #[tokio::test]

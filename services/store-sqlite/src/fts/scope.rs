@@ -31,8 +31,7 @@ pub(super) const fn content_type(content_type: ContentType) -> &'static str {
     }
 }
 
-/// 64 bits of a SHA-256, so that a caller who chooses thread names cannot easily create a collision. Hits are checked
-/// against the row anyway.
+/// The kind, and 64 bits of a SHA-256. Every hit is checked against its row, so a collision adds no hit to a search.
 fn hashed(kind: char, value: &str) -> String {
     let digest = Sha256::digest(value.as_bytes());
     let mut token = String::with_capacity(HASHED_TOKEN);
