@@ -7,7 +7,7 @@ use context_vector::{decode, normalise};
 use crate::Result;
 use crate::corpus::Random;
 
-/// Length of the vectors: that of all-MiniLM-L6-v2.
+/// Number of dimensions of each vector, the same as for all-MiniLM-L6-v2.
 pub const DIMENSIONS: usize = 384;
 /// Number of vectors of a file that are queries. They are spread over the file.
 const QUERIES: usize = 200;

@@ -1,13 +1,20 @@
 #!/usr/bin/env bash
-# Keeps a copy of all context entries in a directory, one JSON file for each: a snapshot
-# first, then each change. The file `cursor` is the position in the stream, so it can be
-# stopped at any time.
+# Keeps a copy of all context entries in a directory of its own, one JSON file for each: a
+# snapshot first, then each change. The file `cursor` is the position in the stream, so
+# the script can be stopped at any time.
 #
 #   clients/curl/follow.sh copy [http://127.0.0.1:7420]
 
 set -uo pipefail
 copy=${1:?the directory of the copy}
+copy=${copy%/}
 url=${2:-http://127.0.0.1:7420}/v1/watch?snapshot=true\&entity=context\&include_body=true
+
+# A snapshot replaces the whole directory.
+if [[ -n $(find "$copy" -mindepth 1 ! -name '[0-9]*.json' ! -name cursor -print -quit 2>/dev/null) ]]; then
+    echo "$copy has files that are no part of a copy; name another directory" >&2
+    exit 1
+fi
 
 # apply EVENT CURSOR DATA : applies one event to the directory $into.
 apply() {
@@ -26,10 +33,14 @@ apply() {
     fi
 }
 
+# The key is not an argument of curl, because every user of the machine can read those.
+credentials() {
+    [[ -z ${CONTEXT_API_KEY:-} ]] || printf 'header = "Authorization: Bearer %s"\n' "$CONTEXT_API_KEY"
+}
+
 while true; do
     into=$copy
     arguments=(--silent --no-buffer --speed-limit 1 --speed-time 30 --write-out '\nstatus: %{http_code}\n')
-    [[ -z ${CONTEXT_API_KEY:-} ]] || arguments+=(--header "Authorization: Bearer $CONTEXT_API_KEY")
     if [[ -s $copy/cursor ]]; then
         arguments+=(--header "Last-Event-ID: $(<"$copy/cursor")")
     else
@@ -46,7 +57,7 @@ while true; do
         'status: '*) status=${line#*: } ;;
         '') [[ -z $data ]] || apply "$event" "$cursor" "$data"; data='' ;;
         esac
-    done < <(curl "${arguments[@]}" "$url")
+    done < <(credentials | curl --config - "${arguments[@]}" "$url")
     case $status in
     410) rm -f "$copy/cursor" ;;
     4*) [[ $status == 429 ]] || { echo "refused with status $status" >&2; exit 1; } ;;

@@ -106,11 +106,9 @@ pub async fn run(bench: &Bench, report: &mut Report) -> Result<()> {
                 })
             }));
         }
+        let present = bench.scale.store_base + floor_stored.get();
         let series = alternate(contenders, stores, bench.scale.rounds).await?;
-        let mut section = Section::new(
-            &name,
-            &format!("{} entries before the first round", bench.scale.store_base),
-        );
+        let mut section = Section::new(&name, &format!("{present} entries before the first round"));
         section.add(&series[0], None);
         for ((series_of, transport), before) in series.iter().skip(1).zip(&transports).zip(before) {
             let ratio = Ratio::higher(series_of.throughput_ratio(&series[0]));
@@ -172,8 +170,8 @@ async fn base(bench: &Bench, report: &mut Report) -> Result<PathBuf> {
     Ok(path)
 }
 
-/// At least `count` new entries, in whole groups of one entry per client. Clients share no thread, and each begins a
-/// new one after 100 entries.
+/// At least `count` new entries, in whole groups of one entry per client. Clients share no thread, and each continues in
+/// another one after 100 entries.
 fn entries(
     bench: &Bench,
     clients: usize,

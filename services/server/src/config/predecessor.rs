@@ -261,7 +261,7 @@ impl Predecessor {
     /// # Errors
     /// A sentence that names the variable and what to do.
     pub fn check(&self, config: &Config) -> Result<(), String> {
-        // An auto-started service opens only the socket, which other users cannot reach.
+        // Only its own user can use an auto-started service.
         if let Some(name) = self.security.first()
             && config.network.auth == Auth::Off
             && !config.auto_started

@@ -1,4 +1,5 @@
-//! The tables that are moved: every table that is not derived from others, with the columns that both databases have.
+//! The tables whose rows are moved, with the columns that both databases have. An owner is moved as a
+//! [`Head`](super::Head).
 //!
 //! Vectors are moved because computing them is expensive, but only those of entries and of the model in use. A service
 //! that runs on the target embeds the artifacts again.
@@ -82,7 +83,7 @@ impl Kind {
 /// A column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Column {
-    /// The name, the same in both databases.
+    /// The name. A database may store the value under another one: SQLite has `row_id` for an entry's `id`.
     pub name: &'static str,
     /// The type of its values.
     pub kind: Kind,
