@@ -22,6 +22,8 @@ use crate::usage::{CpuTimes, Memory};
 const PER_CONNECTION: usize = 100;
 /// The interval between the starts of two stores beside active streams: 100 stores a second.
 const PACE: Duration = Duration::from_millis(10);
+/// Maximum time for which an event is awaited.
+const EVENT_TIMEOUT: Duration = Duration::from_secs(30);
 /// Maximum time for which the CPU time of idle streams is measured.
 const IDLE: Duration = Duration::from_secs(5);
 
@@ -176,7 +178,10 @@ async fn events(
         stores.push(sent.elapsed());
         let id = stored.into_inner().context_id.to_string();
         for _ in 0..streams.count() {
-            let (changed, arrived) = streams.events.recv().await.ok_or("the streams ended")?;
+            let (changed, arrived) = tokio::time::timeout(EVENT_TIMEOUT, streams.events.recv())
+                .await
+                .map_err(|_| format!("an event of {id} is missing"))?
+                .ok_or("the streams ended")?;
             if changed != id {
                 return Err(format!("an event of {changed} instead of {id}").into());
             }

@@ -147,7 +147,7 @@ impl Caller {
         }
     }
 
-    /// Checks that the caller may write to this thread.
+    /// Checks that the caller is not narrowed to other threads.
     ///
     /// # Errors
     /// `SCOPE_MISSING` if the caller is narrowed to other threads.

@@ -74,6 +74,9 @@ impl Key {
                         path.display()
                     )
                 })?;
+                if key.trim().is_empty() {
+                    return Err(format!("{KEY_FILE} is {}, which is empty", path.display()));
+                }
                 bearer(&key).map(Some)
             }
         }
