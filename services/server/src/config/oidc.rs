@@ -131,6 +131,9 @@ fn scopes(text: &str) -> Result<Scopes, String> {
 
 fn owner_prefix(text: &str) -> Result<String, String> {
     let text = text.trim();
+    if text.is_empty() {
+        return Err("it must not be blank; `none` means no prefix".to_owned());
+    }
     if text.chars().nth(64).is_some() || text.chars().any(char::is_control) {
         return Err(
             "it must have at most 64 characters, none of them a control character".to_owned(),
@@ -204,5 +207,17 @@ impl Oidc {
             default_scopes: self.oidc_default_scopes.0.clone(),
             owner_prefix: self.oidc_owner_prefix.clone(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_none_switches_the_prefix_of_owners_off() {
+        assert_eq!(owner_prefix(" None "), Ok(String::new()));
+        assert_eq!(owner_prefix("team-"), Ok("team-".to_owned()));
+        assert!(owner_prefix("").is_err() && owner_prefix(" ").is_err());
     }
 }
