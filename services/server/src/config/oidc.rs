@@ -112,7 +112,8 @@ pub struct Oidc {
     #[arg(long, env = "OIDC_CLOCK_SKEW_SECONDS", value_name = "S", default_value = "60", value_parser = number(0, 300), global = true)]
     pub oidc_clock_skew_seconds: u64,
 
-    /// Minutes for which the issuer's keys stay in use while the issuer is unreachable or its response unusable, 1 to 10 080.
+    /// Minutes for which the issuer's keys stay in use while the issuer is unreachable or its response unusable, 1 to
+    /// 10 080.
     #[arg(long, env = "OIDC_KEYS_MAX_AGE_MINUTES", value_name = "MIN", default_value = "60", value_parser = number(1, 10_080), global = true)]
     pub oidc_keys_max_age_minutes: u64,
 }
