@@ -78,7 +78,7 @@ pub fn translated(
         };
         if auth.is_none_or(|auth| auth.eq_ignore_ascii_case("off")) {
             return Err(format!(
-                "{name} is set, so mcp-context-server asks for a token, but AUTH is off, so this gateway would accept callers without one; set \
+                "{name} is set, so callers of mcp-context-server may need a token, but AUTH is off, so this gateway would accept callers without one; set \
                  AUTH=keys and create a key with `context-service keys create`, or remove {name}"
             ));
         }

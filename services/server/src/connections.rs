@@ -244,9 +244,13 @@ impl Connections {
         let registry = Registry::new(self.limits.per_peer);
         let _checks =
             tokio_util::task::AbortOnDropHandle::new(tokio::spawn(check(registry.clone())));
-        while let Some(slot) = free_slot(&slots, &registry).await {
+        loop {
             match listener.accept().await {
                 Ok(Some((io, address))) => {
+                    // After the accept, so that a connection is closed only for one that has come.
+                    let Some(slot) = free_slot(&slots, &registry).await else {
+                        return;
+                    };
                     let peer = address.map(network);
                     let io = WriteTimeout::new(io, WRITE_TIMEOUT);
                     let connection = Connection::new(io.has_begun(), &self.drain, &self.cut);

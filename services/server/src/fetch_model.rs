@@ -9,8 +9,8 @@ use crate::models::{cache_directory, choose_fetched};
 /// The width of the progress bar in characters.
 const BAR: u64 = 40;
 
-/// Downloads a model into the cache, with a progress bar on a terminal. Services that start from then on use it.
-/// Returns the final sentence to print.
+/// Downloads a model into the cache, with a progress bar on a terminal. Services that start from then on use it, unless
+/// their settings name another one. Returns the final sentence to print.
 ///
 /// # Errors
 /// A sentence that says what went wrong.
@@ -35,14 +35,15 @@ pub async fn fetch_model(model: &Fetchable, hub: &str) -> Result<String, String>
     })
     .await;
     if shown.is_some() {
-        eprintln!();
+        // Not `eprintln!`, which panics if stderr is closed.
+        let _ = writeln!(std::io::stderr());
     }
     outcome.map_err(|error| error.to_string())?;
     choose_fetched(&cache, model)
         .map_err(|error| format!("{} cannot be written: {error}", cache.display()))?;
     Ok(format!(
-        "{} is in {}; services started from now on use it for semantic search (when entries have vectors of another \
-         model, run `context-service reembed`)",
+        "{} is in {}; services started from now on use it for semantic search, unless their settings name another model \
+         (when entries have vectors of another model, run `context-service reembed`)",
         model.name,
         directory.display()
     ))

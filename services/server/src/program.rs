@@ -1,5 +1,6 @@
 //! The program `context-service`: what each command does.
 
+use std::env::VarError;
 use std::io::Write as _;
 use std::process::ExitCode;
 
@@ -43,6 +44,11 @@ pub fn main() -> ExitCode {
             return ExitCode::from(refusal.exit_code);
         }
     };
+    // `env` has no value for such a variable, and the default may mean another database.
+    if let Some(name) = variable_beyond_unicode() {
+        eprintln!("error: {name} is not valid UTF-8");
+        return ExitCode::from(2);
+    }
     logging::start(&cli.config.log);
     if let Some(command) = cli.command.as_ref().and_then(Command::admin) {
         return with_runtime(async {
@@ -282,6 +288,17 @@ async fn serve_copy(
         ended = following.run() => ended.map_or_else(failed, |()| ExitCode::SUCCESS),
         failed = signals.stop(&stop) => failed,
     }
+}
+
+/// The variable of a setting whose value is not valid UTF-8.
+fn variable_beyond_unicode() -> Option<String> {
+    let command = Cli::command();
+    let mut names = command
+        .get_arguments()
+        .filter_map(|arg| arg.get_env()?.to_str());
+    names
+        .find(|name| matches!(std::env::var(name), Err(VarError::NotUnicode(_))))
+        .map(str::to_owned)
 }
 
 /// The signals that end the program.

@@ -12,7 +12,7 @@ pub struct Load {
     /// Maximum number of connections of one listening address or socket, 1 to 100 000.
     ///
     /// For one more, the connection that has been idle longest is closed. If none is idle, one whose requests have no
-    /// valid credentials is closed. Otherwise new connections wait to be accepted.
+    /// valid credentials is closed. Otherwise new connections wait.
     #[arg(long = "max-connections", env = "CONTEXT_MAX_CONNECTIONS", value_name = "N", default_value = "1024", value_parser = number(1, 100_000), global = true)]
     pub max_connections: u64,
 

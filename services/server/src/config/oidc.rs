@@ -112,7 +112,8 @@ pub struct Oidc {
     #[arg(long, env = "OIDC_CLOCK_SKEW_SECONDS", value_name = "S", default_value = "60", value_parser = number(0, 300), global = true)]
     pub oidc_clock_skew_seconds: u64,
 
-    /// Minutes for which the issuer's keys stay in use while the issuer is unreachable or its response unusable, 1 to 10 080.
+    /// Minutes for which the issuer's keys stay in use while the issuer is unreachable or its response unusable, 1 to
+    /// 10 080.
     #[arg(long, env = "OIDC_KEYS_MAX_AGE_MINUTES", value_name = "MIN", default_value = "60", value_parser = number(1, 10_080), global = true)]
     pub oidc_keys_max_age_minutes: u64,
 }
@@ -131,6 +132,9 @@ fn scopes(text: &str) -> Result<Scopes, String> {
 
 fn owner_prefix(text: &str) -> Result<String, String> {
     let text = text.trim();
+    if text.is_empty() {
+        return Err("it must not be blank; `none` means no prefix".to_owned());
+    }
     if text.chars().nth(64).is_some() || text.chars().any(char::is_control) {
         return Err(
             "it must have at most 64 characters, none of them a control character".to_owned(),
@@ -204,5 +208,17 @@ impl Oidc {
             default_scopes: self.oidc_default_scopes.0.clone(),
             owner_prefix: self.oidc_owner_prefix.clone(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_none_switches_the_prefix_of_owners_off() {
+        assert_eq!(owner_prefix(" None "), Ok(String::new()));
+        assert_eq!(owner_prefix("team-"), Ok("team-".to_owned()));
+        assert!(owner_prefix("").is_err() && owner_prefix(" ").is_err());
     }
 }

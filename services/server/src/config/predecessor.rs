@@ -267,7 +267,7 @@ impl Predecessor {
             && !config.auto_started
         {
             return Err(format!(
-                "{name} is set, so mcp-context-server asks for a token, but AUTH is `off`, so this service would accept callers without one; set \
+                "{name} is set, so callers of mcp-context-server may need a token, but AUTH is `off`, so this service would accept callers without one; set \
                  AUTH=keys and create a key with `context-service keys create`, or remove {name}"
             ));
         }

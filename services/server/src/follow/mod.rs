@@ -39,8 +39,8 @@ pub async fn start(config: &Config, follow: &Follow, key: Key) -> Result<Followi
     config.storage.db_path = file(&follow.to)?;
     let owner = migrate_data::owner(&follow.owner)?;
     let source = Source::new(follow.source.trim(), key)?;
-    // The first snapshot can take long, so settings, addresses and the database are checked before it. The addresses are
-    // released again, because there is nothing to serve before the snapshot is complete.
+    // The first snapshot can take long, so settings, addresses and the database are checked before it. The addresses
+    // are released again, because there is nothing to serve before the snapshot is complete.
     drop(listen(&config).await.map_err(|error| error.to_string())?);
     let store = try_open(&config).await.map_err(|error| error.to_string())?;
     let store = Arc::new(store);

@@ -39,6 +39,27 @@ async fn a_chunked_body_beyond_the_limit_is_refused_when_it_passes_the_limit() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn the_only_allowed_connection_stays_open_until_another_one_comes() {
+    let service = Service::start_with(&["--max-connections=1"]).await;
+    let mut only = TcpStream::connect(service.address).await.unwrap();
+    let mut buffer = [0; 1024];
+    for request in 1..=2 {
+        only.write_all(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n")
+            .await
+            .unwrap();
+        let mut reply = String::new();
+        while !reply.ends_with('}') {
+            let read = only.read(&mut buffer).await.unwrap();
+            assert_ne!(read, 0, "request {request} was cut off: {reply}");
+            reply.push_str(&String::from_utf8_lossy(&buffer[..read]));
+        }
+        assert!(reply.starts_with("HTTP/1.1 200"), "{reply}");
+    }
+    assert_eq!(service.get("/healthz").send().await.status, 200);
+    assert_eq!(only.read(&mut buffer).await.unwrap(), 0, "it made room");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_full_queue_answers_503_with_retry_after() {
     let service = Service::start_with(&["--max-concurrent-requests=1", "--request-queue=0"]).await;
     let slow = tokio::spawn(service.endless_search().await.send());

@@ -1,7 +1,9 @@
 //! The program itself: its command line, and how one process yields the database to another.
 
+use std::ffi::OsStr;
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
+use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -62,6 +64,12 @@ fn a_bad_value_is_refused_with_the_name_of_its_setting() {
         assert_eq!(code, 2, "{name}: {stderr}");
         assert!(stderr.contains(words), "{stderr}");
     }
+    let latin_1 = OsStr::from_bytes(b"/tmp/caf\xe9.db");
+    let (code, _, stderr) = run(program(&home).env("DB_PATH", latin_1));
+    assert!(
+        code == 2 && stderr.contains("DB_PATH is not valid UTF-8"),
+        "{stderr}"
+    );
     let (code, _, stderr) = run(program(&home).arg("--no-such-flag"));
     assert!(code == 2 && stderr.contains("--no-such-flag"), "{stderr}");
 }
