@@ -224,7 +224,7 @@ async fn serve(config: &Config, predecessor: &Predecessor) -> ExitCode {
     let running = match started {
         Ok(Started::Running(running)) => running,
         Ok(Started::ServedByAnother) => {
-            eprintln!("another service serves this database already");
+            announce("another service serves this database already\n");
             return ExitCode::SUCCESS;
         }
         Err(error) => {
@@ -232,11 +232,11 @@ async fn serve(config: &Config, predecessor: &Predecessor) -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    eprint!("{}", running.start_report().banner());
+    announce(&running.start_report().banner());
     // The default of LOG_LEVEL hides warnings.
     if !predecessor.warnings().is_empty() && !tracing::enabled!(tracing::Level::WARN) {
-        eprintln!(
-            "Some settings of mcp-context-server are read as other settings or have no effect; `context-service doctor` names them."
+        announce(
+            "Some settings of mcp-context-server are read as other settings or have no effect; `context-service doctor` names them.\n",
         );
     }
     let stop = running.stop();
@@ -276,12 +276,17 @@ async fn serve_copy(
         Ok(following) => following,
         Err(sentence) => return failed(sentence),
     };
-    eprint!("{}", following.running().start_report().banner());
+    announce(&following.running().start_report().banner());
     let stop = following.running().stop();
     tokio::select! {
         ended = following.run() => ended.map_or_else(failed, |()| ExitCode::SUCCESS),
         failed = signals.stop(&stop) => failed,
     }
+}
+
+/// Prints to stderr. Unlike `eprint!` it does not panic if that fails, such as on a full disk.
+fn announce(text: &str) {
+    let _ = std::io::stderr().write_all(text.as_bytes());
 }
 
 /// The signals that end the program.
