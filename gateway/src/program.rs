@@ -46,7 +46,7 @@ pub fn main() -> ExitCode {
         match predecessor::translated(given, &|name| std::env::var(name).ok()) {
             Ok(translated) => translated,
             Err(sentence) => {
-                eprintln!("context-gateway: {sentence}");
+                announce(&format!("context-gateway: {sentence}"));
                 return ExitCode::from(2);
             }
         };
@@ -71,7 +71,7 @@ pub fn main() -> ExitCode {
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("context-gateway: {error}");
+            announce(&format!("context-gateway: {error}"));
             if error.is::<Malformed>() {
                 ExitCode::from(2)
             } else {
