@@ -63,7 +63,9 @@ impl KeyFile {
             match read(&self.path).map(|text| bearer(&text)) {
                 Ok(Ok(Some(key))) => cached.key = Some(key),
                 Ok(Ok(None) | Err(_)) | Err(_) => {
-                    tracing::warn!("The key file has no valid key; the previous key stays in use")
+                    tracing::warn!(
+                        "The key file cannot be read or has no valid key; the previous key stays in use"
+                    )
                 }
             }
         }

@@ -250,8 +250,7 @@ impl LocalService {
         } else {
             How::All
         };
-        let malformed = |message| io::Error::new(io::ErrorKind::InvalidInput, message);
-        let Some(comparison) = self.program.compare(how).await.map_err(malformed)? else {
+        let Some(comparison) = self.program.compare(how).await.map_err(lasting)? else {
             self.set_accepted(service);
             return Ok(Compared::Accepted(stream));
         };

@@ -1,7 +1,8 @@
 //! The memory budget for requests and replies, and each caller's fair share of it.
 //!
-//! Only held memory counts: bytes that were received, values parsed from them, and replies. A
-//! length that a peer announces reserves nothing.
+//! Of a request only held memory counts: the bytes that were received and the values parsed from
+//! them. The length that a client announces reserves nothing. A reply of the service counts as soon
+//! as its length is known.
 
 #![expect(
     clippy::disallowed_methods,

@@ -46,12 +46,12 @@ pub fn main() -> ExitCode {
         match predecessor::translated(given, &|name| std::env::var(name).ok()) {
             Ok(translated) => translated,
             Err(sentence) => {
-                eprintln!("context-gateway: {sentence}");
+                announce(&format!("context-gateway: {sentence}"));
                 return ExitCode::from(2);
             }
         };
     for warning in warnings {
-        eprintln!("context-gateway: {warning}");
+        announce(&format!("context-gateway: {warning}"));
     }
     let outcome = match Cli::read(arguments).command {
         Command::Line(line) => return command::run(line),
@@ -71,7 +71,7 @@ pub fn main() -> ExitCode {
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("context-gateway: {error}");
+            announce(&format!("context-gateway: {error}"));
             if error.is::<Malformed>() {
                 ExitCode::from(2)
             } else {
@@ -84,8 +84,8 @@ pub fn main() -> ExitCode {
 fn serve_stdio(args: &StdioArgs) -> Outcome {
     log_to_stderr(args.backend.log_level);
     if io::stdin().is_terminal() {
-        eprintln!(
-            "context-gateway is waiting for an MCP client on stdin; `context-gateway install claude` registers it with one"
+        announce(
+            "context-gateway is waiting for an MCP client on stdin; `context-gateway install claude` registers it with one",
         );
     }
     // One thread: a call is two socket hops, and waking another thread for each adds a quarter to
@@ -129,13 +129,13 @@ fn serve_http(args: &HttpArgs) -> Outcome {
             guarded_as: args.guarded(listen),
             max_message_bytes: args.backend.max_request_bytes(),
         };
-        eprintln!(
+        announce(&format!(
             "context-gateway listens on http://{listen}/mcp (service: {})",
             gateway.backend()
-        );
-        eprintln!(
+        ));
+        announce(&format!(
             "register it: claude mcp add --scope user --transport http context http://{listen}/mcp"
-        );
+        ));
         let app = http::app(gateway, &config, args.backend.budget(), stop.clone());
         http::serve(listener, app, limits, stop).await?;
         Ok(())
@@ -150,7 +150,7 @@ async fn gateway(
 ) -> Result<std::sync::Arc<Gateway>, Box<dyn std::error::Error>> {
     let tools = args.selection();
     for warning in tools.warnings() {
-        eprintln!("context-gateway: {warning}");
+        announce(&format!("context-gateway: {warning}"));
     }
     let backend = Backend::new(args.target()?, args.max_message_bytes())?;
     backend
@@ -183,10 +183,10 @@ fn fit_descriptors(limits: ConnectionLimits) -> ConnectionLimits {
             .unwrap_or(usize::MAX)
             .saturating_sub(OTHERS)
             .max(1);
-        eprintln!(
+        announce(&format!(
             "the limit of {current} open files (ulimit -n) allows context-gateway {fewer} connections instead of {}",
             limits.connections
-        );
+        ));
         return limits.reduced_to(fewer);
     }
     limits
@@ -226,6 +226,11 @@ fn log_to_stderr(level: LevelFilter) {
         )
         .with(targets)
         .init();
+}
+
+/// Prints a line to stderr. Unlike `eprintln!` it does not panic if that fails, such as on a full disk.
+pub fn announce(line: &str) {
+    let _ = io::stderr().write_all(format!("{line}\n").as_bytes());
 }
 
 fn print_tools() -> Outcome {

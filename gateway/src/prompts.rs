@@ -62,7 +62,9 @@ pub fn get(request: &GetPromptRequestParams) -> Result<GetPromptResult, ErrorDat
     let text = match request.name.as_str() {
         "recall" => {
             let topic = required("topic")?;
+            // Some clients send an optional argument that the user left empty.
             let scope = argument("thread_id")?
+                .filter(|id| !id.trim().is_empty())
                 .map(|id| format!(" with thread_id {id:?}"))
                 .unwrap_or_default();
             format!(
@@ -117,6 +119,23 @@ mod tests {
             );
             assert_eq!(get(&request).unwrap().messages.len(), 1);
         }
+    }
+
+    #[test]
+    fn an_empty_thread_restricts_nothing() {
+        let text = |thread: &str| {
+            let mut request = GetPromptRequestParams::new("recall");
+            let arguments = [("topic", "x"), ("thread_id", thread)];
+            request.arguments = Some(
+                arguments
+                    .map(|(name, value)| (name.to_owned(), value.into()))
+                    .into_iter()
+                    .collect(),
+            );
+            format!("{:?}", get(&request).unwrap().messages)
+        };
+        assert!(text("t").contains("with thread_id"));
+        assert!(!text(" ").contains("with thread_id"));
     }
 
     #[test]

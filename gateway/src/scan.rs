@@ -88,6 +88,9 @@ impl Scan {
             b'-' | b'+' | b'.' | b'0'..=b'9' | b'e' | b'E' if self.depth > 0 => {
                 if self.number.len() <= MAX_NUMBER {
                     self.number.push(byte);
+                } else if matches!(byte, b'.' | b'e' | b'E') {
+                    // The part that is stored must show that the number is not an integer.
+                    self.number[MAX_NUMBER] = byte;
                 }
             }
             _ => self.end_number(),
@@ -216,7 +219,7 @@ impl Scan {
         self.is_array
     }
 
-    /// The JSON-RPC id, if the scanned part has one that can be repeated: a string or a number.
+    /// The JSON-RPC id, if the scanned part has one that can be repeated: a string or an integer.
     #[must_use]
     pub fn id(&self) -> Option<serde_json::Value> {
         let id = (self.id.len() <= MAX_ID)
@@ -256,6 +259,7 @@ mod tests {
             "not json",
             r#"{"id":1,"params":{"n":[9223372036854775807,-9223372036854775808,18446744073709551615,1e300,0.12345678901234567890123]}}"#,
             r#"{"text":"18446744073709551616 \" 99999999999999999999999"}"#,
+            r#"{"n":[100000000000000000000000000000000000000000000000000.0,100000000000000000000000000000000000000000000000000e+1]}"#,
             "\"unfinished 99999999999999999999999",
         ] {
             assert_eq!(scan(text).refusal(), None, "{text}");

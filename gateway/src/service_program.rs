@@ -10,6 +10,8 @@ use std::time::Duration;
 use serde::Deserialize;
 use tokio::process::Command;
 
+use crate::program::announce;
+
 /// Maximum time for a comparison. Most of it is for a service that is told to stop.
 const TIMEOUT: Duration = Duration::from_secs(12);
 /// The exit code for settings that cannot be read.
@@ -166,7 +168,7 @@ impl Notice {
     /// Prints the lines of the comparison to stderr, and stores its warning for the agent.
     pub fn report(&self, comparison: &Comparison) {
         for line in &comparison.log {
-            eprintln!("context-gateway: {line}");
+            announce(&format!("context-gateway: {line}"));
         }
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let (Some(warning), State::Nothing | State::Waiting(_)) = (&comparison.warning, &*state)

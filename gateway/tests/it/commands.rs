@@ -456,6 +456,19 @@ async fn changes_are_listed_and_followed_one_line_each() {
     follower.wait().unwrap();
 }
 
+#[test]
+fn a_warning_that_cannot_be_written_does_not_stop_the_gateway() {
+    let home = Home::new();
+    // Each write to /dev/full fails, as on a full disk. The client sends nothing and leaves.
+    let mut command = home.command_at(Path::new("/bin/sh"));
+    command
+        .args(["-c", "exec \"$0\" stdio 2>/dev/full", GATEWAY])
+        .env("CONTEXT_BACKEND", "http://127.0.0.1:1")
+        .env("DISABLED_TOOLS", "unheard_of");
+    let status = command.status().expect("the gateway runs");
+    assert!(status.success(), "{status}");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn the_exit_code_says_who_can_help() {
     let home = Home::new();

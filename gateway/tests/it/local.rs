@@ -150,6 +150,19 @@ async fn a_start_that_fails_until_it_is_corrected_is_tried_once_and_says_what_to
 }
 
 #[tokio::test]
+async fn a_malformed_setting_found_by_a_comparison_asks_for_a_correction() {
+    let dir = tempfile::tempdir().unwrap();
+    let _running = tokio::net::UnixListener::bind(dir.path().join("service.sock")).unwrap();
+    let script = "echo 'error: MAX_IMAGE_SIZE_MB is `huge`' >&2; exit 2";
+    let error = failed_call(dir.path(), script).await;
+    assert_eq!(
+        (error.reason, error.retry_after),
+        (Reason::StoreUnavailable, None)
+    );
+    assert!(error.message.contains("MAX_IMAGE_SIZE_MB"), "{error}");
+}
+
+#[tokio::test]
 async fn a_start_that_was_interrupted_is_tried_again() {
     let dir = tempfile::tempdir().unwrap();
     let error = failed_call(dir.path(), "kill -KILL $$").await;

@@ -104,7 +104,10 @@ pub fn start(log: &Log) {
         );
     let builder = tracing_subscriber::fmt()
         .with_env_filter(filter)
-        .with_writer(std::io::stderr);
+        .with_writer(std::io::stderr)
+        // Otherwise a line that cannot be written, because the disk is full or the reader of a pipe has gone, is
+        // reported with `eprintln!`, which panics for the same reason.
+        .log_internal_errors(false);
     let ansi = std::io::IsTerminal::is_terminal(&std::io::stderr());
     let line = format::format().with_target(false);
     let _ = match log.log_format {

@@ -230,7 +230,7 @@ async fn serve(config: &Config, predecessor: &Predecessor) -> ExitCode {
     let running = match started {
         Ok(Started::Running(running)) => running,
         Ok(Started::ServedByAnother) => {
-            eprintln!("another service serves this database already");
+            announce("another service serves this database already\n");
             return ExitCode::SUCCESS;
         }
         Err(error) => {
@@ -238,11 +238,11 @@ async fn serve(config: &Config, predecessor: &Predecessor) -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    eprint!("{}", running.start_report().banner());
+    announce(&running.start_report().banner());
     // The default of LOG_LEVEL hides warnings.
     if !predecessor.warnings().is_empty() && !tracing::enabled!(tracing::Level::WARN) {
-        eprintln!(
-            "Some settings of mcp-context-server are read as other settings or have no effect; `context-service doctor` names them."
+        announce(
+            "Some settings of mcp-context-server are read as other settings or have no effect; `context-service doctor` names them.\n",
         );
     }
     let stop = running.stop();
@@ -282,7 +282,7 @@ async fn serve_copy(
         Ok(following) => following,
         Err(sentence) => return failed(sentence),
     };
-    eprint!("{}", following.running().start_report().banner());
+    announce(&following.running().start_report().banner());
     let stop = following.running().stop();
     tokio::select! {
         ended = following.run() => ended.map_or_else(failed, |()| ExitCode::SUCCESS),
@@ -299,6 +299,11 @@ fn variable_beyond_unicode() -> Option<String> {
     names
         .find(|name| matches!(std::env::var(name), Err(VarError::NotUnicode(_))))
         .map(str::to_owned)
+}
+
+/// Prints to stderr. Unlike `eprint!` it does not panic if that fails, such as on a full disk.
+fn announce(text: &str) {
+    let _ = std::io::stderr().write_all(text.as_bytes());
 }
 
 /// The signals that end the program.

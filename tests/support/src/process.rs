@@ -12,8 +12,8 @@ use crate::binary::binary;
 use crate::grpc;
 use crate::wait::{Deadline, wait_for};
 
-/// What a service and a gateway print when they listen, and the last text of each announcement. A gateway prints its
-/// announcement in pieces, so the last text shows that it is complete.
+/// What a service and a gateway print when they listen, and the last text of each announcement, which shows that it is
+/// complete.
 const ANNOUNCEMENTS: [(&str, &str); 2] = [("is ready", "\n"), ("listens on", "/mcp")];
 /// The text before the address in each announcement.
 const ADDRESSES: [&str; 2] = ["REST      http://", "listens on http://"];

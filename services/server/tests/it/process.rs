@@ -9,9 +9,10 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use clap::CommandFactory as _;
+use context_proto::v1::GetStatisticsRequest;
 use context_service::cli::Cli;
 use context_test_support::http::Request;
-use context_test_support::{Home, wait_for};
+use context_test_support::{Home, grpc, until, wait_for};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_context-service");
 
@@ -219,6 +220,28 @@ async fn the_log_tells_what_happened_and_nothing_of_what_was_stored() {
         "{log}"
     );
     assert!(!log.contains("hidden"), "{log}");
+}
+
+#[tokio::test]
+async fn a_log_that_cannot_be_written_stops_neither_the_service_nor_a_request() {
+    let home = Home::new();
+    // Each write to /dev/full fails, as on a full disk.
+    let mut command = home.command_at(Path::new("/bin/sh"));
+    command
+        .args(["-c", "exec \"$0\" 2>/dev/full", PROGRAM])
+        .env("LOG_LEVEL", "debug");
+    let mut process = home.spawn_as(command);
+    until("the socket exists, or the program has ended", async || {
+        home.socket().exists() || !process.is_running()
+    })
+    .await;
+    let mut client = grpc::contexts(grpc::at_socket(&home.socket()));
+    until("the service responds, or has ended", async || {
+        let request = GetStatisticsRequest { min_revision: None };
+        client.get_statistics(request).await.is_ok() || !process.is_running()
+    })
+    .await;
+    assert!(process.terminate().await.success());
 }
 
 #[tokio::test]
