@@ -206,6 +206,9 @@ async function aQuerySeesTheChosenFields() {
   assert(hit.score > 0 && hit.score <= 1, `${hit.score}`);
   await store.put(["docs"], "plain", { text: "A vicuña" });
   assert.deepEqual(await found("llama"), []);
+  // Queries that the service refuses: a long one is cut, and a blank one lists the items.
+  assert.deepEqual(await found("vicuña ".repeat(2_000)), ["plain"]);
+  assert.deepEqual(await found(" \0"), ["chosen", "hidden", "plain"]);
   // Nothing that a search could find is left of these texts.
   for (const [number, text] of ["\u0085", " \u0085 ", `${" ".repeat(100_000)}A llama`].entries()) await store.put(["docs"], `blank ${number}`, { text });
   for (const query of ["searchable", "llama"]) assert(!(await found(query)).some((key) => key.startsWith("blank")));
