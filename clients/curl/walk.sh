@@ -4,8 +4,8 @@
 #
 #   clients/curl/walk.sh [http://127.0.0.1:7420]
 #
-# Needs curl and python3 (to read JSON). Deletes its entries at the end; only the
-# thread statistics stay.
+# Needs curl and python3 (to read JSON). Deletes its entries and its artifact at the
+# end. The list of changes still names them.
 
 set -uo pipefail
 

@@ -42,7 +42,7 @@ func (key apiKey) GetRequestMetadata(context.Context, ...string) (map[string]str
 // crosses a network: gRPC then refuses to send it without TLS.
 func (key apiKey) RequireTransportSecurity() bool { return false }
 
-// withDeadline gives each call that has no deadline one.
+// withDeadline gives each unary call a deadline unless it has one.
 func withDeadline(ctx context.Context, method string, request, reply any, connection *grpc.ClientConn, invoke grpc.UnaryInvoker, options ...grpc.CallOption) error {
 	if _, given := ctx.Deadline(); !given {
 		var cancel context.CancelFunc

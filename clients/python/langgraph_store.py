@@ -18,7 +18,7 @@ from context.v1 import artifact_service_pb2 as pb, context_pb2, context_service_
 from langgraph.store.base import BaseStore, GetOp, Item, ListNamespacesOp, PutOp, SearchItem, SearchOp, get_text_at_path
 from service import Service, finished
 
-CONTENT_CHARS = 100_000
+CONTENT_CHARS, QUERY_CHARS = 100_000, 10_000  # Longer texts are cut.
 LIST_PAGE, SEARCH_PAGE, SEARCH_DEPTH = 50, 100, 10_000  # The service's limits.
 COMPARED = {"$gt": gt, "$gte": ge, "$lt": lt, "$lte": le}
 OPERATORS = {"$eq": "eq", "$gt": "gt", "$gte": "gte", "$lt": "lt", "$lte": "lte"}
@@ -77,7 +77,7 @@ class ContextStore(BaseStore):
         value = dict(op.value)
         fields = self._fields if op.index is None else op.index or []
         words = "\n".join(text for field in fields for text in get_text_at_path(value, field))
-        text = words.replace("\0", "")[:CONTENT_CHARS].strip()
+        text = _cut(words, CONTENT_CHARS)
         # Searches cannot filter by the path of an artifact, so the metadata repeats it.
         metadata = values.to_object({"path": path, "searchable": text != ""})
         metadata.fields["value"].json_value = json.dumps(value, allow_nan=False)
@@ -96,7 +96,8 @@ class ContextStore(BaseStore):
             filters += narrowing if re.fullmatch(r"[\w-]+", key, re.ASCII) else []
         enough = op.offset + op.limit
         size = SEARCH_PAGE if conditions else max(1, enough)
-        items = self._ranked(op, filters, size) if op.query else self._listed(op.namespace_prefix, filters, size)
+        query = _cut(op.query or "", QUERY_CHARS)
+        items = self._ranked(op.namespace_prefix, query, filters, size) if query else self._listed(op.namespace_prefix, filters, size)
         matching = (item for item in items if all(_matches(item.value.get(key), wanted) for key, wanted in conditions.items()))
         return list(itertools.islice(matching, op.offset, enough))
 
@@ -111,11 +112,11 @@ class ContextStore(BaseStore):
                 return
             request.cursor = page.next_cursor
 
-    def _ranked(self, op, filters, size):
+    def _ranked(self, namespace_prefix, query, filters, size):
         """The items that a query finds, best first."""
-        prefix = self._path(op.namespace_prefix, "")
+        prefix = self._path(namespace_prefix, "")
         filters = [*filters, _filter("path", "starts_with", prefix), _filter("searchable", "eq", True)]
-        request = context_service_pb2.HybridSearchContextRequest(query=op.query, limit=min(size, SEARCH_PAGE))
+        request = context_service_pb2.HybridSearchContextRequest(query=query, limit=min(size, SEARCH_PAGE))
         request.filter.metadata_filters.extend(filters)
         request.include.values.append("artifacts")
         for request.offset in range(0, SEARCH_DEPTH + 1, request.limit):
@@ -150,6 +151,11 @@ class ContextStore(BaseStore):
         value = values.from_value(found.metadata.fields["value"]) or {}
         times = {name: getattr(found, name).ToDatetime(timezone.utc) for name in ("created_at", "updated_at")}
         return {"namespace": tuple(namespace), "key": key, "value": value, **times}
+
+
+def _cut(text, chars):
+    """The beginning of a text, trimmed and without U+0000: the service refuses U+0000 and blank texts."""
+    return text.replace("\0", "")[:chars].strip()
 
 
 def _filter(key, operator, wanted):

@@ -20,7 +20,7 @@ TIMEOUT_S = 30
 
 @contextlib.contextmanager
 def refused(code, reason):
-    """The block must fail with this gRPC code and reason. Yields the error."""
+    """The block must fail with this gRPC code and reason. Yields a list, which then has the error."""
     caught = []
     try:
         yield caught

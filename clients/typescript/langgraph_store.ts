@@ -26,7 +26,7 @@ type Schemas = components["schemas"];
 /** The fields of an artifact that every kind of reply has. */
 type Found = { path?: string | null; metadata: Record<string, unknown>; created_at: string; updated_at: string };
 
-const CONTENT_CHARS = 100_000;
+const CONTENT_CHARS = 100_000, QUERY_CHARS = 10_000; // Longer texts are cut.
 const LIST_PAGE = 50, SEARCH_PAGE = 100, SEARCH_DEPTH = 10_000; // The service's limits.
 
 /**
@@ -85,7 +85,7 @@ export class ContextStore extends BaseStore {
 
   private async set(id: string | undefined, path: string, key: string, value: object, index?: false | string[]): Promise<void> {
     const words = (index === false ? [] : index ?? this.fields).flatMap((field) => textsAt(value, field)).join("\n");
-    const text = [...words.replaceAll("\0", "")].slice(0, CONTENT_CHARS).join("").replace(/^[\s\u0085]+|[\s\u0085]+$/g, "");
+    const text = cut(words, CONTENT_CHARS);
     // Searches cannot filter by the path of an artifact, so the metadata repeats it.
     const metadata = { path, searchable: text !== "", value };
     const body = { content: text || "(not searchable)", title: [...key].slice(0, 200).join(""), metadata };
@@ -102,7 +102,8 @@ export class ContextStore extends BaseStore {
     // The service's filters ignore case and cannot express every condition, so each item is checked again below.
     const filters = Object.entries(filter).flatMap(([key, wanted]) => metadataFilters(key, wanted));
     const size = Object.keys(filter).length > 0 ? SEARCH_PAGE : Math.max(1, offset + limit);
-    const found = op.query ? this.ranked(op, filters, size) : this.listed(op.namespacePrefix, filters, size);
+    const query = cut(op.query ?? "", QUERY_CHARS);
+    const found = query ? this.ranked(op.namespacePrefix, query, filters, size) : this.listed(op.namespacePrefix, filters, size);
     const items: SearchItem[] = [];
     if (limit <= 0) return items;
     let matching = 0;
@@ -126,10 +127,10 @@ export class ContextStore extends BaseStore {
   }
 
   /** The items that a query finds, best first. */
-  private async *ranked(op: SearchOperation, filters: Filter[], size: number): AsyncGenerator<SearchItem> {
-    const [prefix, limit] = [this.path(op.namespacePrefix, ""), Math.min(size, SEARCH_PAGE)];
+  private async *ranked(namespace: string[], query: string, filters: Filter[], size: number): AsyncGenerator<SearchItem> {
+    const [prefix, limit] = [this.path(namespace, ""), Math.min(size, SEARCH_PAGE)];
     const own: Filter[] = [{ key: "path", operator: "starts_with", value: prefix }, { key: "searchable", operator: "eq", value: true }];
-    const body = { query: op.query ?? "", include: ["artifacts" as const], metadata_filters: [...filters, ...own], limit };
+    const body = { query, include: ["artifacts" as const], metadata_filters: [...filters, ...own], limit };
     for (let offset = 0; offset <= SEARCH_DEPTH; offset += limit) {
       const page = done(await this.service.POST("/v1/contexts/search/hybrid", { body: { ...body, offset } }));
       for (const hit of page.results) {
@@ -153,11 +154,11 @@ export class ContextStore extends BaseStore {
     for await (const { namespace } of this.listed(longest)) {
       if (!conditions.every((condition) => meets(namespace, condition))) continue;
       const part = namespace.slice(0, op.maxDepth);
-      found.set(part.join(":"), part);
+      found.set(JSON.stringify(part), part);
     }
     const [offset, limit] = [op.offset ?? 0, op.limit ?? found.size];
-    const sorted = [...found].sort(([one], [other]) => one.localeCompare(other));
-    return sorted.slice(offset, offset + limit).map(([, namespace]) => namespace);
+    const sorted = [...found.values()].sort((one, other) => one.join(":").localeCompare(other.join(":")));
+    return sorted.slice(offset, offset + limit);
   }
 
   private async at(path: string): Promise<Schemas["Artifact"] | null> {
@@ -178,4 +179,9 @@ export class ContextStore extends BaseStore {
     const value = (found.metadata["value"] ?? {}) as Item["value"];
     return { namespace, key, value, createdAt: new Date(found.created_at), updatedAt: new Date(found.updated_at) };
   }
+}
+
+/** The beginning of a text, trimmed and without U+0000: the service refuses U+0000 and blank texts. */
+function cut(text: string, chars: number): string {
+  return [...text.replaceAll("\0", "")].slice(0, chars).join("").replace(/^[\s\u0085]+|[\s\u0085]+$/g, "");
 }

@@ -250,9 +250,13 @@ impl Backend {
                 let cause = innermost_cause(status);
                 tracing::warn!(target = %self.target, %cause, "No response from the context service");
                 if failure == ConnectionFailure::Broken && is_write {
-                    return unavailable(format!(
-                        "the connection to the context service broke before it responded: {OUTCOME_UNKNOWN}"
-                    ));
+                    // Without a time for a retry, which could make the change twice.
+                    return Error::new(
+                        Reason::StoreUnavailable,
+                        format!(
+                            "the connection to the context service broke before it responded: {OUTCOME_UNKNOWN}"
+                        ),
+                    );
                 }
                 let cause = if cause.is_empty() {
                     cause
@@ -328,8 +332,8 @@ pub enum ConnectionFailure {
     Broken,
 }
 
-/// How the connection of a call failed. `None` if the service responded, or was too slow. A status that this process
-/// created has a source. One from the service has none, and carries details.
+/// How the connection of a call failed. `None` if the service responded or was too slow, or a proxy refused the
+/// request. A status that this process created has a source. One from the service has none, and carries details.
 #[must_use]
 pub fn connection_failure(status: &tonic::Status) -> Option<ConnectionFailure> {
     let chain = || sources(status);
@@ -345,9 +349,19 @@ pub fn connection_failure(status: &tonic::Status) -> Option<ConnectionFailure> {
     } else if timed_out(status) {
         None
     } else {
-        // Without a source and details it is a proxy's response (502, 503 or 504). The proxy may have passed the
-        // request on before.
-        let is_proxys = || status.code() == tonic::Code::Unavailable && status.details().is_empty();
+        // Without a source and details the status is of a proxy, which may have passed the request on before. tonic
+        // makes such a status of an HTTP status, whose number ends the message, and of a reply that was cut off. A
+        // proxy that responds with a status below 500 has refused the request.
+        let is_proxys = || {
+            let http = status.message().rsplit(' ').next();
+            let http = http.and_then(|http| http.parse::<u16>().ok());
+            status.details().is_empty()
+                && matches!(
+                    status.code(),
+                    tonic::Code::Unavailable | tonic::Code::Unknown
+                )
+                && http.is_none_or(|http| http >= 500)
+        };
         (chain().next().is_some() || is_proxys()).then_some(ConnectionFailure::Broken)
     }
 }
@@ -401,15 +415,26 @@ mod tests {
     async fn a_write_that_a_proxy_lost_may_have_been_made() {
         let target = Target::Unix("/nonexistent.sock".into());
         let backend = Backend::new(target, 1024).unwrap();
-        // What tonic makes of a plain 502, 503 or 504.
-        let status = tonic::Status::unavailable(
-            "grpc-status header missing, mapped from HTTP status code 502",
-        );
-        assert_eq!(connection_failure(&status), Some(ConnectionFailure::Broken));
-        let write = backend.error(&status, true);
-        assert!(write.message.ends_with(OUTCOME_UNKNOWN), "{write}");
-        let read = backend.error(&status, false);
-        assert!(read.message.contains("cannot be reached"), "{read}");
+        let mapped = "grpc-status header missing, mapped from HTTP status code";
+        for status in [
+            tonic::Status::unavailable(format!("{mapped} 502")),
+            tonic::Status::unknown(format!("{mapped} 524")),
+            tonic::Status::unknown("protocol error: missing grpc-status trailer"),
+        ] {
+            assert_eq!(connection_failure(&status), Some(ConnectionFailure::Broken));
+            let write = backend.error(&status, true);
+            assert!(write.message.ends_with(OUTCOME_UNKNOWN), "{write}");
+            assert_eq!(write.retry_after, None);
+            let read = backend.error(&status, false);
+            assert!(read.message.contains("cannot be reached"), "{read}");
+            assert!(read.retry_after.is_some());
+        }
+        for refused in [
+            tonic::Status::unavailable(format!("{mapped} 429")),
+            tonic::Status::unknown(format!("{mapped} 413")),
+        ] {
+            assert_eq!(connection_failure(&refused), None);
+        }
     }
 
     #[test]

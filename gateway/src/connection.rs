@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use clap::Args;
 use context_model::expand_variables;
-use tonic::metadata::MetadataMap;
 
 use crate::backend::Target;
 use crate::catalogue::{Selection, ToolSet};
@@ -221,23 +220,6 @@ impl StdioArgs {
                 "CONTEXT_API_KEY and CONTEXT_API_KEY_FILE are both set; set one of them".to_owned(),
             ),
         }
-    }
-
-    /// The gRPC metadata, with the credentials, of a request that a command or a hook sends.
-    ///
-    /// # Errors
-    /// As for [`credentials`](Self::credentials).
-    pub fn metadata(&self) -> Result<MetadataMap, String> {
-        let key = match self.credentials()? {
-            Credentials::Own(key) => key,
-            Credentials::File(file) => file.current(),
-            Credentials::Callers => None,
-        };
-        let mut metadata = MetadataMap::new();
-        if let Some(key) = key {
-            metadata.insert("authorization", key);
-        }
-        Ok(metadata)
     }
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use http::request::Parts;
-use tonic::metadata::AsciiMetadataValue;
+use tonic::metadata::{AsciiMetadataValue, MetadataMap};
 
 use crate::key_file::{self, KeyFile};
 
@@ -25,6 +25,15 @@ impl Credentials {
     /// If the key holds characters that are not allowed in a header.
     pub fn own(key: Option<&str>) -> Result<Self, String> {
         Ok(Self::Own(key_file::bearer(key.unwrap_or_default())?))
+    }
+
+    /// The gRPC metadata, with the gateway's own key, of a request that a command or a hook sends.
+    pub(crate) fn metadata(&self) -> MetadataMap {
+        let mut metadata = MetadataMap::new();
+        if let Some(key) = self.authorization(None) {
+            metadata.insert("authorization", key);
+        }
+        metadata
     }
 
     /// The `authorization` of calls to the service. `parts` are those of the client's HTTP request, if it sent one.

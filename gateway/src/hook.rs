@@ -389,6 +389,6 @@ fn remember(
 /// The service with the credentials of the settings.
 fn service(args: &HookArgs, target: Target, until: Instant) -> Result<Service, String> {
     let backend = Backend::new(target, args.service.backend.max_message_bytes())?;
-    let metadata = args.service.metadata()?;
+    let metadata = args.service.credentials()?.metadata();
     Ok(Service::new(backend, metadata, until))
 }

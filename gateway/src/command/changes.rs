@@ -13,7 +13,7 @@ use super::screen::{moment, text};
 
 /// How long one request waits for a change, in milliseconds: the service's maximum.
 const WAIT_MS: i64 = 25_000;
-/// Pause before a retry while the service is unreachable.
+/// Pause before a retry while the service does not respond or is busy.
 const PAUSE: Duration = Duration::from_secs(2);
 
 /// The arguments of `changes`.
@@ -56,8 +56,8 @@ impl ChangesArgs {
 /// Lists or follows changes.
 ///
 /// # Errors
-/// The service's error, or why there was no response. With `--follow`, a service that stops responding after the first
-/// reply is not an error: the request is repeated.
+/// The service's error, or why there was no response. With `--follow`, a service that stops responding or is busy after
+/// the first reply is not an error: the request is repeated.
 pub async fn changes(args: ChangesArgs) -> Result<(), Failure> {
     let session = Session::open(&args.common)?;
     if args.follow {
@@ -96,7 +96,7 @@ async fn follow(args: &ChangesArgs, session: &Session) -> Result<(), Failure> {
                     is_away = false;
                     break reply;
                 }
-                Err(failure) if failure.is_no_response() => {
+                Err(failure) if failure.is_temporary() => {
                     if !is_away {
                         failure.report();
                         note("waiting for the service; no change will be missed");

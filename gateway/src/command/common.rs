@@ -3,13 +3,13 @@
 use clap::Args;
 use context_model::{JsonObject, Operation};
 use serde_json::Value;
-use tonic::metadata::MetadataMap;
 
 use super::failure::{Failure, note};
 use super::screen::Screen;
 use crate::backend::Backend;
 use crate::call::{Call, deadline, too_late};
 use crate::connection::StdioArgs;
+use crate::credentials::Credentials;
 
 /// The arguments of every command.
 #[derive(Debug, Clone, Args)]
@@ -33,7 +33,7 @@ pub struct Common {
 #[derive(Debug)]
 pub struct Session {
     backend: Backend,
-    metadata: MetadataMap,
+    credentials: Credentials,
     /// Where replies are printed.
     pub screen: Screen,
 }
@@ -53,7 +53,7 @@ impl Session {
             Backend::new(target, service.backend.max_message_bytes()).map_err(Failure::Usage)?;
         Ok(Self {
             backend,
-            metadata: service.metadata().map_err(Failure::Usage)?,
+            credentials: service.credentials().map_err(Failure::Usage)?,
             screen: Screen::new(common.json),
         })
     }
@@ -78,7 +78,7 @@ impl Session {
         };
         let call = Call {
             backend: &self.backend,
-            metadata: self.metadata.clone(),
+            metadata: self.credentials.metadata(),
             operation,
             lease: None,
         };

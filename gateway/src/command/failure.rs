@@ -35,6 +35,12 @@ impl Failure {
         }
     }
 
+    /// Whether the same request may succeed later.
+    #[must_use]
+    pub fn is_temporary(&self) -> bool {
+        self.is_no_response() || matches!(self, Self::Service(error) if error.retry_after.is_some())
+    }
+
     /// The exit code of the process.
     #[must_use]
     pub fn exit_code(&self) -> ExitCode {
@@ -76,4 +82,21 @@ impl From<io::Error> for Failure {
 /// Writes a line to stderr. A failed write is ignored, because there is no other place to report it.
 pub fn note(sentence: &str) {
     let _ = writeln!(io::stderr(), "context-gateway: {}", one_line(sentence));
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn a_service_that_is_busy_or_away_is_a_temporary_failure_and_a_refusal_is_not() {
+        let busy = Error::new(Reason::Overloaded, "busy").with_retry_after(Duration::from_secs(1));
+        let busy = Failure::from(busy);
+        assert!(busy.is_temporary() && !busy.is_no_response());
+        assert!(Failure::from(Error::new(Reason::ShuttingDown, "stopping")).is_temporary());
+        assert!(!Failure::from(Error::new(Reason::CursorCompacted, "too old")).is_temporary());
+        assert!(!Failure::Closed.is_temporary());
+    }
 }

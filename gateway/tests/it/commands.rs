@@ -4,7 +4,9 @@ use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-use context_test_support::{Home, Sweep, services_of};
+use context_model::{Error, Reason};
+use context_proto::status_from_error;
+use context_test_support::{Home, Sweep, services_of, wait_for};
 use serde_json::{Value, json};
 
 use crate::fake::{Behaviour, Fake};
@@ -467,6 +469,43 @@ fn a_warning_that_cannot_be_written_does_not_stop_the_gateway() {
         .env("DISABLED_TOOLS", "unheard_of");
     let status = command.status().expect("the gateway runs");
     assert!(status.success(), "{status}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn following_outlasts_a_busy_service_and_uses_the_key_that_is_now_in_the_file() {
+    let home = Home::new();
+    let fake = Fake::default();
+    let (socket, _server) = fake.serve(home.path());
+    let backend = format!("unix:{}", socket.display());
+    let (key_file, new_file) = (home.path().join("key"), home.path().join("new"));
+    std::fs::write(&key_file, "ctx_first").unwrap();
+    let arguments = ["changes", "--follow", "--backend", &backend];
+    let mut follower = gateway(&home, &arguments)
+        .arg("--api-key-file")
+        .arg(&key_file)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    // The second request follows the first reply.
+    wait_for("the second request", || {
+        (fake.seen().len() > 1).then_some(())
+    })
+    .await;
+    let busy =
+        Error::new(Reason::Overloaded, "busy").with_retry_after(std::time::Duration::from_secs(1));
+    let busy = status_from_error(&busy, tonic::Code::Unavailable);
+    fake.behave(Behaviour::Fail(busy));
+    std::fs::write(&new_file, "ctx_second").unwrap();
+    std::fs::rename(&new_file, &key_file).unwrap();
+    wait_for("a request with the new key", || {
+        let seen = fake.seen().pop()?;
+        (seen.metadata.get("authorization")? == "Bearer ctx_second").then_some(())
+    })
+    .await;
+    assert!(follower.try_wait().unwrap().is_none());
+    follower.kill().unwrap();
+    follower.wait().unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]

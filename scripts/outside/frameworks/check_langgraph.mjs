@@ -71,6 +71,8 @@ async function theExamplesOfBaseStoreWork() {
   assert.deepEqual(await store.listNamespaces({ prefix: ["a", "b"], maxDepth: 3 }), [["a", "b", "c"], ["a", "b", "d"], ["a", "b", "f"]]);
   assert.deepEqual(await store.listNamespaces({ prefix: ["a", "*", "f"] }), [["a", "b", "f"], ["a", "c", "f"]]);
   assert.deepEqual(await store.listNamespaces({ suffix: ["f"], limit: 1, offset: 1 }), [["a", "c", "f"]]);
+  for (const namespace of [["g:h", "i"], ["g", "h:i"]]) await store.put(namespace, "k", { x: 1 });
+  assert.equal((await store.listNamespaces({ suffix: ["*", "*"] })).filter(([first]) => first.startsWith("g")).length, 2);
   await store.delete(["docs"], "doc1");
   await store.delete(["docs"], "doc1");
   assert.equal(await store.get(["docs"], "doc1"), null);
@@ -204,6 +206,9 @@ async function aQuerySeesTheChosenFields() {
   assert(hit.score > 0 && hit.score <= 1, `${hit.score}`);
   await store.put(["docs"], "plain", { text: "A vicuña" });
   assert.deepEqual(await found("llama"), []);
+  // Queries that the service refuses: a long one is cut, and a blank one lists the items.
+  assert.deepEqual(await found("vicuña ".repeat(2_000)), ["plain"]);
+  assert.deepEqual(await found(" \0"), ["chosen", "hidden", "plain"]);
   // Nothing that a search could find is left of these texts.
   for (const [number, text] of ["\u0085", " \u0085 ", `${" ".repeat(100_000)}A llama`].entries()) await store.put(["docs"], `blank ${number}`, { text });
   for (const query of ["searchable", "llama"]) assert(!(await found(query)).some((key) => key.startsWith("blank")));

@@ -212,6 +212,9 @@ def a_query_sees_the_chosen_fields(service):
     assert found("llama") == {"plain"}
     store.put(("docs",), "plain", {"text": "A vicuña"})
     assert found("llama") == set()
+    # Queries that the service refuses: a long one is cut, and a blank one lists the items.
+    assert found("vicuña " * 2_000) == {"plain"}
+    assert found(" \0") == {"plain", "chosen", "hidden"}
     # Nothing that a search could find is left of these texts.
     for number, text in enumerate(("\x85", " \x85 ", " " * 100_000 + "A llama")):
         store.put(("docs",), f"blank {number}", {"text": text})
