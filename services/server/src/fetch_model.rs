@@ -35,7 +35,7 @@ pub async fn fetch_model(model: &Fetchable, hub: &str) -> Result<String, String>
     })
     .await;
     if shown.is_some() {
-        eprintln!();
+        let _ = writeln!(std::io::stderr());
     }
     outcome.map_err(|error| error.to_string())?;
     choose_fetched(&cache, model)

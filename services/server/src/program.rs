@@ -53,6 +53,7 @@ pub fn main() -> ExitCode {
             };
             match administer(&cli.config, command).await {
                 Ok(text) => {
+                    let printed = print(&text);
                     if let Some(skipped) = skipped
                         && text.lines().count() >= AUDIT_LINES as usize
                     {
@@ -61,7 +62,7 @@ pub fn main() -> ExitCode {
                             "These are {AUDIT_LINES} lines. To continue, run the same command with --skip={next}."
                         );
                     }
-                    print(&text)
+                    printed
                 }
                 Err(sentence) => {
                     eprintln!("error: {sentence}");
@@ -232,11 +233,11 @@ async fn serve(config: &Config, predecessor: &Predecessor) -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    eprint!("{}", running.start_report().banner());
+    note(&running.start_report().banner());
     // The default of LOG_LEVEL hides warnings.
     if !predecessor.warnings().is_empty() && !tracing::enabled!(tracing::Level::WARN) {
-        eprintln!(
-            "Some settings of mcp-context-server are read as other settings or have no effect; `context-service doctor` names them."
+        note(
+            "Some settings of mcp-context-server are read as other settings or have no effect; `context-service doctor` names them.\n",
         );
     }
     let stop = running.stop();
@@ -276,7 +277,7 @@ async fn serve_copy(
         Ok(following) => following,
         Err(sentence) => return failed(sentence),
     };
-    eprint!("{}", following.running().start_report().banner());
+    note(&following.running().start_report().banner());
     let stop = following.running().stop();
     tokio::select! {
         ended = following.run() => ended.map_or_else(failed, |()| ExitCode::SUCCESS),
@@ -322,8 +323,20 @@ impl Signals {
 
 /// Prints to stdout. A reader that closes early (`| head`) is not an error.
 fn print(text: &str) -> ExitCode {
-    match std::io::stdout().write_all(text.as_bytes()) {
-        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => ExitCode::FAILURE,
+    let mut stdout = std::io::stdout().lock();
+    match stdout
+        .write_all(text.as_bytes())
+        .and_then(|()| stdout.flush())
+    {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
+            eprintln!("error: the output cannot be written: {error}");
+            ExitCode::FAILURE
+        }
         _ => ExitCode::SUCCESS,
     }
+}
+
+/// Prints to stderr. A service runs even if that fails, as on a full disk; `eprint!` would panic.
+fn note(text: &str) {
+    let _ = std::io::stderr().write_all(text.as_bytes());
 }

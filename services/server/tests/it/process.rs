@@ -327,3 +327,33 @@ fn completions_are_printed_and_a_closed_pipe_is_no_failure() {
         "{complaints}"
     );
 }
+
+#[cfg(target_os = "linux")]
+fn full_disk() -> std::fs::File {
+    let device = std::fs::File::options().write(true).open("/dev/full");
+    device.expect("a device that is always full")
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_service_whose_log_is_on_a_full_disk_runs() {
+    let home = Home::new();
+    let status = program(&home)
+        .env("LOG_LEVEL", "info")
+        .args(["--auto-started", "--idle-exit-seconds=1"])
+        .stderr(full_disk())
+        .status()
+        .unwrap();
+    assert!(status.success(), "{status}");
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn output_that_cannot_be_written_is_a_failure_with_a_reason() {
+    let home = Home::new();
+    let (code, _, stderr) = run(program(&home).arg("openapi").stdout(full_disk()));
+    assert!(
+        code == 1 && stderr.contains("error: the output cannot be written"),
+        "{stderr}"
+    );
+}
