@@ -56,7 +56,10 @@ pub fn cache_directory() -> PathBuf {
 /// # Errors
 /// The file cannot be written.
 pub fn choose_fetched(cache: &Path, model: &Fetchable) -> std::io::Result<()> {
-    std::fs::write(cache.join(CHOSEN), model.name)
+    // Written beside the file first, so that a full disk does not empty it.
+    let written = cache.join("chosen.new");
+    std::fs::write(&written, model.name)?;
+    std::fs::rename(written, cache.join(CHOSEN))
 }
 
 /// The directory of the model that was fetched last, or of the default one.
