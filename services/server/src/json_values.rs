@@ -24,7 +24,8 @@ impl JsonValues {
         }
     }
 
-    /// The values of the text so far. Each list and each object counts twice more: it has memory of its own.
+    /// The values inside lists and objects so far, and one more for each list and each object, which has memory of its
+    /// own. An empty one counts two more.
     #[must_use]
     pub const fn count(&self) -> usize {
         self.count

@@ -13,8 +13,8 @@ pub const SAMPLE: u32 = 100;
 /// Number of characters that are read of each text.
 const CHARS: u32 = 300;
 
-/// Maximum size of a sample in bytes, with four bytes for each character.
-const MAX_SAMPLE_BYTES: u64 = SAMPLE as u64 * CHARS as u64 * 4;
+/// Maximum size of a sample in bytes. Metadata, tags and summaries count too, because they are read with the texts.
+const MAX_SAMPLE_BYTES: u64 = 64 * 1024 * 1024;
 
 /// The beginnings of the newest texts of the owner that has the most entries.
 ///
@@ -103,7 +103,46 @@ pub fn advice(texts: &[String], model: Option<&str>) -> Option<(bool, String)> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use context_engine::{Caller, Engine, SystemClock, WriteContext};
+    use context_model::StoreContextRequest;
+
     use super::*;
+    use crate::cli::Cli;
+    use crate::config;
+
+    #[tokio::test]
+    async fn texts_with_large_metadata_are_sampled() {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let database = directory.path().join("contexts.db");
+        let database = format!("--db-path={}", database.display());
+        let arguments = ["context-service", database.as_str()].map(Into::into);
+        let cli: Cli = config::read(arguments, &|_| None).expect("settings that can be read");
+        let store = crate::open::try_open(&cli.config).await.expect("a store");
+        let store: Arc<dyn Store> = Arc::new(store);
+        let clock = Arc::new(SystemClock);
+        let engine =
+            Engine::new(Arc::clone(&store), cli.config.engine(), clock).expect("an engine");
+        let metadata = serde_json::json!({"notes": "x".repeat(100_000)});
+        for text in ["first", "second"] {
+            let request = StoreContextRequest {
+                thread_id: "t".to_owned(),
+                source: "user".to_owned(),
+                text: text.to_owned(),
+                metadata: metadata.as_object().cloned(),
+                ..StoreContextRequest::default()
+            };
+            let contexts = &engine.contexts;
+            let stored = contexts.store_context(&Caller::local(), request, WriteContext::default());
+            stored.await.expect("stored");
+        }
+        assert_eq!(
+            sample(&*store).await.expect("a sample"),
+            ["second", "first"]
+        );
+        engine.close().await;
+    }
 
     fn advised(texts: &[&str], model: Option<&str>) -> Option<(bool, String)> {
         let texts: Vec<String> = texts.iter().map(|text| (*text).to_owned()).collect();

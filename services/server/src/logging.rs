@@ -33,7 +33,7 @@ struct LoggedRequest {
 /// What the layers below the edge recorded about a request.
 #[derive(Debug, Default)]
 pub struct RequestFacts {
-    /// Whether the request passed authentication. With authentication off, every request does.
+    /// Whether the request passed authentication. With authentication off, every request for an operation does.
     pub is_authenticated: bool,
     /// The id of the caller's key, or the name of the holder of its token; `None` if the caller was not authenticated.
     pub key_id: Option<String>,
@@ -103,6 +103,8 @@ pub fn start(log: &Log) {
             },
         );
     let builder = tracing_subscriber::fmt()
+        // Otherwise it reports a line that cannot be written, as on a full disk, with `eprintln!`, which then panics.
+        .log_internal_errors(false)
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
         // Otherwise a line that cannot be written, because the disk is full or the reader of a pipe has gone, is

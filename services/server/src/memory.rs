@@ -15,7 +15,7 @@ use crate::admission::overloaded;
 
 /// Memory for requests without credentials, and as much for streams without credentials.
 pub const PUBLIC_BYTES: usize = 8 * MIB;
-/// Minimum and maximum of the reserve for the Unix socket and for key administration; it is a
+/// Minimum and maximum of the reserve for the Unix socket without credentials and for key administration; it is a
 /// sixteenth of the budget.
 const RESERVE: (usize, usize) = (4 * MIB, 32 * MIB);
 /// Maximum number of accounts without a request that stay in memory.
@@ -162,7 +162,7 @@ impl Lease {
         if bytes > self.account.limit.min(self.limit) {
             return Err(Error::new(
                 Reason::RequestTooLarge,
-                "the request would take more memory than the service has; split it",
+                "the request would take more memory than its caller may use; split it",
             ));
         }
         if !add(&self.account.used, bytes, self.account.limit) {

@@ -24,7 +24,7 @@ use crate::transport::Transport;
 /// The media type of the exposition format.
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// Bucket bounds in seconds: from a cached read to a search that ran into its deadline.
+/// Bucket bounds in seconds. The default deadline is 60 s.
 const BUCKETS: [f64; 14] = [
     0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 30.0,
 ];
@@ -156,7 +156,7 @@ impl Default for Metrics {
         let pending_embeddings_seconds = Gauge::<f64, AtomicU64>::default();
         registry.register_with_unit(
             "embeddings_pending_time",
-            "Estimated time until these entries have an embedding; NaN if they wait and none of them gets one",
+            "Estimated time until all waiting entries have an embedding; NaN if entries wait and none of them gets one",
             Unit::Seconds,
             pending_embeddings_seconds.clone(),
         );

@@ -153,7 +153,7 @@ impl Progress {
 
     pub(crate) fn end_line(&mut self) {
         if self.terminal && self.last.take().is_some() {
-            eprintln!();
+            let _ = writeln!(std::io::stderr());
         }
     }
 }

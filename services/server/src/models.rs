@@ -56,7 +56,10 @@ pub fn cache_directory() -> PathBuf {
 /// # Errors
 /// The file cannot be written.
 pub fn choose_fetched(cache: &Path, model: &Fetchable) -> std::io::Result<()> {
-    std::fs::write(cache.join(CHOSEN), model.name)
+    // Written beside the file first, so that a full disk does not empty it.
+    let written = cache.join("chosen.new");
+    std::fs::write(&written, model.name)?;
+    std::fs::rename(written, cache.join(CHOSEN))
 }
 
 /// The directory of the model that was fetched last, or of the default one.
@@ -217,12 +220,13 @@ fn remote(config: &Config, dialect: Dialect) -> Result<Choice, String> {
     let of_ollama = models
         .ollama_host
         .as_ref()
-        .filter(|_| dialect == Dialect::Ollama);
+        .filter(|_| dialect == Dialect::Ollama)
+        .map(ollama_address);
     let url = models
         .embedding_url
         .as_ref()
-        .or(of_ollama)
         .map(Url::as_str)
+        .or(of_ollama.as_deref())
         .or(dialect.default_url());
     let url = url
         .ok_or_else(|| format!("EMBEDDING_PROVIDER is `{provider}`, which needs EMBEDDING_URL"))?;
@@ -249,6 +253,19 @@ fn remote(config: &Config, dialect: Dialect) -> Result<Choice, String> {
         chunks: chunk_settings(config),
     };
     Ok(Choice::Remote(Box::new((access, remote))))
+}
+
+/// The address in OLLAMA_HOST. As for Ollama's own tools, a host with neither scheme nor port has port 11434.
+pub fn ollama_address(host: &Url) -> String {
+    let host = host.as_str().trim();
+    let (authority, path) = host.split_at(host.find('/').unwrap_or(host.len()));
+    // An IPv6 address in brackets and a password contain colons as well.
+    let end = authority.rsplit(['@', ']']).next().unwrap_or_default();
+    if host.contains("://") || authority.is_empty() || end.contains(':') {
+        host.to_owned()
+    } else {
+        format!("{authority}:11434{path}")
+    }
 }
 
 /// URL, key and timeout of a provider.
@@ -534,7 +551,12 @@ where
         .without_max_times()
         .build();
     loop {
-        let reason = match connect().await {
+        let connected = connect().await;
+        // Meanwhile `context-service reembed` may have switched to another model, which stays in use.
+        if engine.retrieval.why_no_semantic_search().is_none() {
+            return;
+        }
+        let reason = match connected {
             Ok(embedder) => match adopt(engine, embedder).await {
                 Ok(Ok(())) => return,
                 Ok(Err(reason)) => {
@@ -553,6 +575,8 @@ where
 
 #[cfg(test)]
 mod tests {
+    use context_engine::SystemClock;
+
     use super::*;
     use crate::cli::Cli;
     use crate::config;
@@ -617,6 +641,54 @@ mod tests {
         }
         let local = ["--embedding-provider=local", "--embedding-model=mine"];
         assert_eq!(chosen(&local, cache.path()), "mine");
+    }
+
+    #[test]
+    fn a_host_of_ollama_without_scheme_and_port_has_the_port_of_ollama() {
+        for (given, address) in [
+            ("gpu", "http://gpu:11434"),
+            ("gpu/ollama", "http://gpu:11434/ollama"),
+            ("user:word@gpu", "http://user:word@gpu:11434"),
+            ("[::1]", "http://[::1]:11434"),
+            ("gpu:1", "http://gpu:1"),
+            ("[::1]:1", "http://[::1]:1"),
+            ("http://gpu", "http://gpu"),
+            ("https://gpu:1/ollama", "https://gpu:1/ollama"),
+        ] {
+            let Ok(host) = given.parse();
+            let found = access(&ollama_address(&host), None, Duration::ZERO);
+            assert_eq!(found.url, address, "{given}");
+        }
+    }
+
+    /// `context-service reembed` switches to another model during an attempt to reach the configured provider.
+    #[tokio::test]
+    async fn attempts_to_reach_a_provider_end_when_another_model_is_in_use() {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let database = directory.path().join("contexts.db");
+        let database = format!("--db-path={}", database.display());
+        let arguments = ["context-service", database.as_str()].map(Into::into);
+        let cli: Cli = config::read(arguments, &|_| None).expect("settings that can be read");
+        let store = crate::open::try_open(&cli.config).await.expect("a store");
+        let engine = Engine::new(Arc::new(store), cli.config.engine(), Arc::new(SystemClock))
+            .expect("an engine");
+        let model = concat!(
+            env!("CARGO_MANIFEST_DIR"),
+            "/../bert/tests/reference/cross-encoder"
+        );
+        let model = ModelDirectory::new(model, None);
+        let loaded = LocalEmbedder::load(&model, Prefixes::default(), ChunkSettings::default());
+        let other: Arc<dyn Embedder> = Arc::new(loaded.expect("a model"));
+        let attempt = || async {
+            let switched = engine.retrieval.use_embedder(Arc::clone(&other)).await;
+            switched.expect("a switch");
+            Err("the provider does not respond".to_owned())
+        };
+        tokio::time::timeout(MAX_PAUSE, reach(&engine, attempt))
+            .await
+            .expect("the attempts end");
+        assert_eq!(engine.retrieval.why_no_semantic_search(), None);
+        engine.close().await;
     }
 
     #[test]

@@ -180,7 +180,7 @@ async fn post_drain(socket: &Path) -> std::io::Result<bool> {
 }
 
 /// Whether a process is a context service of this user. The lock already implies it; this check
-/// ensures that a process id read from a file can never hit another process.
+/// ensures that a process id read from a file never hits another program.
 fn is_ours(pid: u32) -> bool {
     use std::os::unix::fs::MetadataExt as _;
     let process = Path::new("/proc").join(pid.to_string());

@@ -16,12 +16,9 @@ const SOCKET_CONNECTIONS: u64 = 64;
 pub fn connection_limits(load: &Load, listeners: usize) -> ConnectionLimits {
     let wanted = load.max_connections;
     let listeners = listeners.max(1) as u64;
-    let needed = wanted
-        .saturating_mul(listeners + 1)
-        .saturating_add(OTHER_FILES);
+    let needed = needed(wanted, listeners);
     let files = raise(needed);
-    let fits = files.saturating_sub(OTHER_FILES + SOCKET_CONNECTIONS) / listeners;
-    let per_listener = wanted.min(fits.max(1));
+    let per_listener = wanted.min(fitting(files, listeners));
     if per_listener < wanted {
         // At error level, because lower levels are hidden by default.
         tracing::error!(
@@ -42,6 +39,18 @@ pub fn connection_limits(load: &Load, listeners: usize) -> ConnectionLimits {
     }
 }
 
+/// The files that are enough for this many connections of each listener and of the Unix socket.
+fn needed(connections: u64, listeners: u64) -> u64 {
+    connections
+        .saturating_mul(listeners + 1)
+        .saturating_add(OTHER_FILES + SOCKET_CONNECTIONS)
+}
+
+/// The connections of each listener for which this many files are enough, at least 1.
+fn fitting(files: u64, listeners: u64) -> u64 {
+    (files.saturating_sub(OTHER_FILES + SOCKET_CONNECTIONS) / listeners).max(1)
+}
+
 /// Raises the limit on open files to `needed`, or as far as possible; returns the new limit.
 fn raise(needed: u64) -> u64 {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
@@ -59,5 +68,19 @@ fn raise(needed: u64) -> u64 {
     ) {
         Ok(()) => raised,
         Err(_) => current,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_limit_that_the_log_names_is_enough() {
+        for listeners in 1..=2 {
+            for wanted in [1, 10, 40, 64, 1024, 100_000] {
+                assert!(fitting(needed(wanted, listeners), listeners) >= wanted);
+            }
+        }
     }
 }

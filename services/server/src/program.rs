@@ -59,6 +59,7 @@ pub fn main() -> ExitCode {
             };
             match administer(&cli.config, command).await {
                 Ok(text) => {
+                    let printed = print(&text);
                     if let Some(skipped) = skipped
                         && text.lines().count() >= AUDIT_LINES as usize
                     {
@@ -67,7 +68,7 @@ pub fn main() -> ExitCode {
                             "These are {AUDIT_LINES} lines. To continue, run the same command with --skip={next}."
                         );
                     }
-                    print(&text)
+                    printed
                 }
                 Err(sentence) => {
                     eprintln!("error: {sentence}");
@@ -344,8 +345,15 @@ impl Signals {
 
 /// Prints to stdout. A reader that closes early (`| head`) is not an error.
 fn print(text: &str) -> ExitCode {
-    match std::io::stdout().write_all(text.as_bytes()) {
-        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => ExitCode::FAILURE,
+    let mut stdout = std::io::stdout().lock();
+    match stdout
+        .write_all(text.as_bytes())
+        .and_then(|()| stdout.flush())
+    {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
+            eprintln!("error: the output cannot be written: {error}");
+            ExitCode::FAILURE
+        }
         _ => ExitCode::SUCCESS,
     }
 }

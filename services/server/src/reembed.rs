@@ -328,7 +328,7 @@ impl Bar {
             .take()
             .is_some()
         {
-            eprintln!();
+            let _ = writeln!(std::io::stderr());
         }
     }
 }

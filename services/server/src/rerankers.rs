@@ -135,7 +135,7 @@ pub async fn load(choice: Choice) -> Result<Option<Arc<dyn Reranker>>, String> {
     }
 }
 
-/// Gives the engine its reranker. An HTTP provider is contacted only by the first search; while it
+/// Gives the engine its reranker. An HTTP provider is not contacted before the first search; while it
 /// is unavailable, searches skip reranking.
 ///
 /// # Errors

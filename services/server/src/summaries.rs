@@ -9,7 +9,7 @@ use context_providers::http::{HttpSummarizer, SummaryDialect};
 use tokio::task::AbortHandle;
 
 use crate::config::{Config, SummaryProvider, Url};
-use crate::models::access;
+use crate::models::{access, ollama_address};
 
 /// The summary provider of these settings; `None` if there is none.
 ///
@@ -39,12 +39,13 @@ pub fn choose(config: &Config) -> Result<Option<HttpSummarizer>, String> {
     let of_ollama = models
         .ollama_host
         .as_ref()
-        .filter(|_| dialect == SummaryDialect::Ollama);
+        .filter(|_| dialect == SummaryDialect::Ollama)
+        .map(ollama_address);
     let url = models
         .summary_url
         .as_ref()
-        .or(of_ollama)
         .map(Url::as_str)
+        .or(of_ollama.as_deref())
         .unwrap_or_else(|| dialect.default_url());
     let access = access(
         url,

@@ -25,7 +25,7 @@ use crate::write_context::write_context;
 /// Create an artifact
 ///
 /// Creates an artifact. Without a title, it is derived from the content: the first `# ` heading,
-/// else the first `## ` heading, else the first line.
+/// else the first `## ` heading, else the first line that is not blank.
 #[utoipa::path(
     post,
     path = "/v1/artifacts",

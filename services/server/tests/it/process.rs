@@ -222,6 +222,7 @@ async fn the_log_tells_what_happened_and_nothing_of_what_was_stored() {
     assert!(!log.contains("hidden"), "{log}");
 }
 
+#[cfg(target_os = "linux")]
 #[tokio::test]
 async fn a_log_that_cannot_be_written_stops_neither_the_service_nor_a_request() {
     let home = Home::new();
@@ -356,5 +357,22 @@ fn completions_are_printed_and_a_closed_pipe_is_no_failure() {
     assert!(
         child.wait().unwrap().success() && complaints.is_empty(),
         "{complaints}"
+    );
+}
+
+#[cfg(target_os = "linux")]
+fn full_disk() -> std::fs::File {
+    let device = std::fs::File::options().write(true).open("/dev/full");
+    device.expect("a device that is always full")
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn output_that_cannot_be_written_is_a_failure_with_a_reason() {
+    let home = Home::new();
+    let (code, _, stderr) = run(program(&home).arg("openapi").stdout(full_disk()));
+    assert!(
+        code == 1 && stderr.contains("error: the output cannot be written"),
+        "{stderr}"
     );
 }
