@@ -103,8 +103,6 @@ pub fn start(log: &Log) {
             },
         );
     let builder = tracing_subscriber::fmt()
-        // Otherwise it reports a line that cannot be written, as on a full disk, with `eprintln!`, which then panics.
-        .log_internal_errors(false)
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
         // Otherwise a line that cannot be written, because the disk is full or the reader of a pipe has gone, is
