@@ -57,8 +57,8 @@ pub fn choose(config: &Config) -> Result<Option<HttpSummarizer>, String> {
         .map_err(|error| format!("summaries by {provider}: {error}"))
 }
 
-/// A warning if summaries are required, but the provider is `none` or no setting names a model. `true` is the documented
-/// default of mcp-context-server.
+/// A warning if summaries are required, but the provider is `none` or no setting names a model. `true` is the
+/// documented default of mcp-context-server.
 pub fn warning(config: &Config) -> Option<String> {
     let models = &config.models;
     if models.enable_summary_generation != Switch::True {

@@ -15,9 +15,9 @@ use crate::migrate_data::{Progress, postgres_connect_timeout};
 const DAMAGED: u8 = 1;
 const UNKNOWN: u8 = 2;
 
-/// Reads every entry, image and artifact version of the configured database, and prints a line for each piece of damage.
-/// It changes nothing, and a service may be running meanwhile. Exit code 0: no damage, 1: damage found, 2: the check
-/// failed.
+/// Reads every entry, image and artifact version of the configured database, and prints a line for each piece of
+/// damage. It changes nothing, and a service may be running meanwhile. Exit code 0: no damage, 1: damage found, 2: the
+/// check failed.
 pub async fn verify(config: &Config) -> ExitCode {
     let mut source = match open(config).await {
         Ok(source) => source,

@@ -346,8 +346,8 @@ impl Stream {
         Ok(())
     }
 
-    /// Waits for `room`, which becomes available when the reader takes frames. The stream ends if that takes longer than
-    /// [`SLOW_CONSUMER`].
+    /// Waits for `room`, which becomes available when the reader takes frames. The stream ends if that takes longer
+    /// than [`SLOW_CONSUMER`].
     async fn while_reader_keeps_up<T>(
         &self,
         room: impl Future<Output = T>,

@@ -78,7 +78,8 @@ pub fn if_match(headers: &HeaderMap) -> Result<IfMatch> {
 /// agree.
 ///
 /// # Errors
-/// `INVALID_ARGUMENT` if the header is malformed or contradicts the body; `VERSION_MISMATCH` if no version can match it.
+/// `INVALID_ARGUMENT` if the header is malformed or contradicts the body; `VERSION_MISMATCH` if it can match no
+/// version.
 pub fn expected_version(headers: &HeaderMap, given: Option<i64>) -> Result<Option<i64>> {
     match if_match(headers)? {
         IfMatch::Absent | IfMatch::Any => Ok(given),
