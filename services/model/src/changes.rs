@@ -18,8 +18,8 @@ pub struct ListChangesRequest {
     /// moment. Default: from the oldest retained change.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cursor: Option<String>,
-    /// Maximum number of changes that are read, 1 to 1000; default 100. A commit of up to 1000 changes is never split,
-    /// so a page can have more.
+    /// Maximum number of changes that are read, 1 to 1000; default 100. Without bodies and previews, a commit of up to
+    /// 1000 changes is never split, so a page can have more.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limit: Option<i64>,
     /// How long to wait for a change, 0 to 25 000 milliseconds; default 0.

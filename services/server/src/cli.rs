@@ -95,8 +95,8 @@ pub enum Command {
     /// Maintain a copy of the data of one owner of another service, and serve it for reading. The key for that
     /// service comes from the environment: CONTEXT_API_KEY, or CONTEXT_API_KEY_FILE, a file with the key
     Follow(Follow),
-    /// Verify all stored data and name what is damaged. A service may be running meanwhile. Exit
-    /// code 0: no damage, 1: damage found, 2: the check failed
+    /// Check entries, images and artifact versions against their checksums, and name what is damaged. A service may be
+    /// running meanwhile. Exit code 0: no damage, 1: damage found, 2: the check failed
     Verify,
     /// Print the OpenAPI document
     Openapi,

@@ -58,17 +58,18 @@ pub fn choose(config: &Config) -> Result<Option<HttpSummarizer>, String> {
         .map_err(|error| format!("summaries by {provider}: {error}"))
 }
 
-/// A warning if summaries are required, but no setting names a model. `true` is the documented default of
-/// mcp-context-server.
+/// A warning if summaries are required, but the provider is `none` or no setting names a model. `true` is the
+/// documented default of mcp-context-server.
 pub fn warning(config: &Config) -> Option<String> {
     let models = &config.models;
-    if models.enable_summary_generation != Switch::True || models.summary_model.is_some() {
+    if models.enable_summary_generation != Switch::True {
         return None;
     }
     match models.summary_provider {
         SummaryProvider::None => Some(
             "ENABLE_SUMMARY_GENERATION is true, but SUMMARY_PROVIDER is `none`, so no summaries are written".to_owned(),
         ),
+        SummaryProvider::Auto if models.summary_model.is_some() => None,
         SummaryProvider::Auto => SummaryDialect::Ollama.default_model().map(|model| {
             format!(
                 "ENABLE_SUMMARY_GENERATION is true, but SUMMARY_MODEL is not set; summaries are written once Ollama has the model `{model}`"

@@ -1,4 +1,4 @@
-//! `context-service verify`: checks all stored data against its checksums.
+//! `context-service verify`: checks entries, images and artifact versions against their checksums.
 
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -15,8 +15,8 @@ use crate::migrate_data::{Progress, postgres_connect_timeout};
 const DAMAGED: u8 = 1;
 const UNKNOWN: u8 = 2;
 
-/// Reads every row of the configured database and prints a line for each damaged one. It changes
-/// nothing, and a service may be running meanwhile. Exit code 0: no damage, 1: damage found, 2: the
+/// Reads every entry, image and artifact version of the configured database, and prints a line for each piece of
+/// damage. It changes nothing, and a service may be running meanwhile. Exit code 0: no damage, 1: damage found, 2: the
 /// check failed.
 pub async fn verify(config: &Config) -> ExitCode {
     let mut source = match open(config).await {

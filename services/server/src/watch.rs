@@ -38,7 +38,7 @@ const STEPS: usize = 2;
 const RIGHTS_FRESH: Duration = Duration::from_millis(250);
 /// A bookmark follows after this long without a frame.
 const BOOKMARK_EVERY: Duration = Duration::from_secs(15);
-/// A reader that takes nothing for this long is too slow.
+/// A reader that makes no room for the next frame, or for the next step, within this time is too slow.
 const SLOW_CONSUMER: Duration = Duration::from_secs(30);
 /// How long a stream retries while the database is unavailable.
 const RETRY_FOR: Duration = Duration::from_secs(10);
@@ -346,8 +346,8 @@ impl Stream {
         Ok(())
     }
 
-    /// Waits for `room`, which becomes available when the reader takes frames. A reader that takes none for
-    /// [`SLOW_CONSUMER`] ends the stream.
+    /// Waits for `room`, which becomes available when the reader takes frames. The stream ends if that takes longer
+    /// than [`SLOW_CONSUMER`].
     async fn while_reader_keeps_up<T>(
         &self,
         room: impl Future<Output = T>,

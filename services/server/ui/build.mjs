@@ -20,7 +20,8 @@ await build({
   bundle: true,
   minify: true,
   format: "esm",
-  // The oldest versions with everything that the page uses: container queries, :has, `inert`.
+  // These versions have everything that the page needs, such as :has and color-mix. Exact numbers (src/json.ts) need
+  // newer ones.
   target: ["chrome111", "firefox121", "safari16.4"],
   jsx: "automatic",
   jsxImportSource: "preact",

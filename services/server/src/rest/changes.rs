@@ -35,7 +35,7 @@ use crate::watch;
     tag = "changes",
     params(
         ("cursor" = Option<String>, Query, description = "`next_cursor` of an earlier reply. `now`: no changes, only the cursor of this moment. Default: from the oldest retained change.", example = "now"),
-        ("limit" = Option<i64>, Query, description = "Maximum number of changes that are read, 1 to 1000; default 100. A commit of up to 1000 changes is never split, so a page can have more.", minimum = 1, maximum = 1000),
+        ("limit" = Option<i64>, Query, description = "Maximum number of changes that are read, 1 to 1000; default 100. Without bodies and previews, a commit of up to 1000 changes is never split, so a page can have more.", minimum = 1, maximum = 1000),
         ("wait_ms" = Option<i64>, Query, description = "How long to wait for a change, 0 to 25 000 milliseconds; default 0.", minimum = 0, maximum = 25000),
         ("thread_id" = Option<String>, Query, description = "Only changes of entries of this thread.", min_length = 1),
         ("source" = Option<Source>, Query, description = "Only changes of entries of this source."),

@@ -38,7 +38,7 @@ pub enum IfMatch {
     Any,
     /// This version.
     Version(i64),
-    /// A version that cannot exist, so the condition never holds.
+    /// A weak tag, or one that is no `ETag` of a version. The condition never holds.
     NoVersion,
 }
 
@@ -78,8 +78,8 @@ pub fn if_match(headers: &HeaderMap) -> Result<IfMatch> {
 /// agree.
 ///
 /// # Errors
-/// `INVALID_ARGUMENT` if the header is malformed or contradicts the body; `VERSION_MISMATCH` if it
-/// names a version that cannot exist.
+/// `INVALID_ARGUMENT` if the header is malformed or contradicts the body; `VERSION_MISMATCH` if it can match no
+/// version.
 pub fn expected_version(headers: &HeaderMap, given: Option<i64>) -> Result<Option<i64>> {
     match if_match(headers)? {
         IfMatch::Absent | IfMatch::Any => Ok(given),
@@ -91,8 +91,7 @@ pub fn expected_version(headers: &HeaderMap, given: Option<i64>) -> Result<Optio
             "`expected_version` and `If-Match` name different versions",
         )),
         IfMatch::NoVersion => {
-            let sentence =
-                "`If-Match` is not a version that an entry can have; use the `ETag` of a GET, or *";
+            let sentence = "`If-Match` matches no version; use the `ETag` of a GET, or *";
             Err(Error::new(Reason::VersionMismatch, sentence))
         }
     }

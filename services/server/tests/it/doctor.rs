@@ -212,6 +212,13 @@ async fn features_that_are_on_without_a_model_are_named() {
         report.starts_with("! summaries  ENABLE_SUMMARY_GENERATION is true, but"),
         "{report}"
     );
+    let without_provider = [
+        ("ENABLE_SUMMARY_GENERATION", "true"),
+        ("SUMMARY_PROVIDER", "none"),
+        ("SUMMARY_MODEL", "qwen3:0.6b"),
+    ];
+    let report = warnings(with(&home, &without_provider)).await;
+    assert!(report.contains("SUMMARY_PROVIDER is `none`"), "{report}");
     let local = [
         ("ENABLE_SEMANTIC_SEARCH", "true"),
         ("EMBEDDING_PROVIDER", "local"),

@@ -79,7 +79,8 @@ pub trait Examiner: Observer {
 /// run while the service writes, because a row and its checksums are read together.
 ///
 /// # Errors
-/// [`TransferError`] when the owners cannot be read. Anything else that cannot be read is a finding.
+/// [`TransferError`] when the owners cannot be read, so also when the connection breaks. Anything else that cannot be
+/// read is a finding.
 pub async fn examine(
     source: &mut dyn Examined,
     examiner: &mut dyn Examiner,
@@ -110,7 +111,7 @@ pub async fn examine(
         };
         after = Some(last.owner.clone());
         for head in &heads {
-            examining.owner(&head.owner).await;
+            examining.owner(&head.owner).await?;
         }
     }
 }
@@ -133,18 +134,19 @@ impl Examining<'_> {
         });
     }
 
-    async fn owner(&mut self, owner: &OwnerId) {
+    async fn owner(&mut self, owner: &OwnerId) -> Result<(), TransferError> {
         // For each entry with images, the number of images not seen yet. Negative if there are more than expected.
         let mut images = HashMap::new();
         for name in CHECKED {
             let Some(table) = Table::named(name) else {
                 continue;
             };
-            self.table(owner, table, &mut images).await;
+            self.table(owner, table, &mut images).await?;
             if name == "images" {
                 self.count_images(owner, table, &images).await;
             }
         }
+        Ok(())
     }
 
     async fn table(
@@ -152,12 +154,14 @@ impl Examining<'_> {
         owner: &OwnerId,
         table: &'static Table,
         images: &mut HashMap<i64, i64>,
-    ) {
+    ) -> Result<(), TransferError> {
         let mut after = Vec::new();
         loop {
             match self.source.read(owner, table, &after).await {
                 Ok(rows) => {
-                    let Some(last) = rows.last() else { return };
+                    let Some(last) = rows.last() else {
+                        return Ok(());
+                    };
                     after = last.key(table);
                     rows.iter()
                         .for_each(|row| self.row(owner, table, row, images));
@@ -165,9 +169,10 @@ impl Examining<'_> {
                 // One of the rows cannot be read. The others are read individually.
                 Err(error) => match self.one_by_one(owner, table, &after, images).await {
                     Ok(Some(last)) => after = last,
-                    Ok(None) => return,
+                    Ok(None) => return Ok(()),
                     Err(_) => {
-                        return self.finding(
+                        self.check_connection().await?;
+                        self.finding(
                             Some(owner),
                             format!(
                                 "{} after {after:?} cannot be read: {}",
@@ -176,12 +181,18 @@ impl Examining<'_> {
                             ),
                             "",
                         );
+                        return Ok(());
                     }
                 },
             }
             self.examiner
                 .progress(Phase::Examine, table.name, self.done, self.total);
         }
+    }
+
+    /// Fails if the database does not respond any more, which is no damage. The owners were readable before.
+    async fn check_connection(&mut self) -> Result<(), TransferError> {
+        self.source.owners(None).await.map(drop)
     }
 
     /// Reads the rows of a batch individually. Returns the last key when there may be more rows.
@@ -199,6 +210,7 @@ impl Examining<'_> {
                 // The row was deleted in the meantime, or an index refers to a missing row, which is structural damage.
                 Ok(None) => {}
                 Err(error) => {
+                    self.check_connection().await?;
                     self.done += 1;
                     self.finding(
                         Some(owner),
@@ -369,5 +381,111 @@ fn named(table: &Table, key: &[Cell]) -> String {
         "entries" => format!("context {}", part(0)),
         "images" => format!("context {}, image {}", part(0), part(1)),
         _ => format!("artifact {}, version {}", part(0), part(1)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::endpoint::Head;
+    use super::*;
+    use crate::EmbeddingModel;
+
+    /// A database whose connection breaks after its owners were read once.
+    struct Broken {
+        has_responded: bool,
+    }
+
+    fn broken<T>() -> Result<T, TransferError> {
+        Err(TransferError::database("db", "connection closed"))
+    }
+
+    #[async_trait]
+    impl Source for Broken {
+        fn shown(&self) -> &str {
+            "db"
+        }
+
+        fn holds(&self, _: &Table) -> bool {
+            true
+        }
+
+        async fn model(&mut self) -> Result<Option<EmbeddingModel>, TransferError> {
+            broken()
+        }
+
+        async fn owners(&mut self, _: Option<&OwnerId>) -> Result<Vec<Head>, TransferError> {
+            if std::mem::replace(&mut self.has_responded, true) {
+                return broken();
+            }
+            Ok(vec![Head {
+                owner: OwnerId::default(),
+                revision: 1,
+                next_id: 2,
+            }])
+        }
+
+        async fn count(&mut self, _: &'static Table) -> Result<u64, TransferError> {
+            broken()
+        }
+
+        async fn read(
+            &mut self,
+            _: &OwnerId,
+            _: &'static Table,
+            _: &[Cell],
+        ) -> Result<Vec<Row>, TransferError> {
+            broken()
+        }
+    }
+
+    #[async_trait]
+    impl Examined for Broken {
+        async fn structure(&mut self) -> Result<Vec<String>, TransferError> {
+            Ok(Vec::new())
+        }
+
+        async fn keys(
+            &mut self,
+            _: &OwnerId,
+            _: &'static Table,
+            _: &[Cell],
+        ) -> Result<Vec<Vec<Cell>>, TransferError> {
+            broken()
+        }
+
+        async fn row(
+            &mut self,
+            _: &OwnerId,
+            _: &'static Table,
+            _: &[Cell],
+        ) -> Result<Option<Row>, TransferError> {
+            broken()
+        }
+    }
+
+    #[derive(Default)]
+    struct Findings(Vec<Finding>);
+
+    impl Observer for Findings {
+        fn progress(&mut self, _: Phase, _: &'static str, _: u64, _: u64) {}
+
+        fn note(&mut self, _: &str) {}
+    }
+
+    impl Examiner for Findings {
+        fn found(&mut self, finding: &Finding) {
+            self.0.push(finding.clone());
+        }
+    }
+
+    #[tokio::test]
+    async fn a_broken_connection_is_an_error_and_no_damage() {
+        let mut source = Broken {
+            has_responded: false,
+        };
+        let mut findings = Findings::default();
+        let examined = examine(&mut source, &mut findings).await;
+        assert!(examined.is_err());
+        assert!(findings.0.is_empty(), "{:?}", findings.0);
     }
 }

@@ -109,7 +109,7 @@ async function write(text: string): Promise<void> {
   try {
     await navigator.clipboard.writeText(text);
   } catch {
-    // Without TLS there is no clipboard object on other machines than this one.
+    // Without TLS, browsers have no clipboard object, unless the service is on the same machine.
     const area = document.createElement("textarea");
     area.value = text;
     area.className = "unseen";
