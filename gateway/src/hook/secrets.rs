@@ -211,6 +211,15 @@ mod tests {
                 "http -a ann:[removed: password] h",
             ),
             ("docker run -u 1000:1000 h", "docker run -u 1000:1000 h"),
+            (
+                "chpasswd <<< 'ann:red fox'",
+                "chpasswd <<< 'ann:[removed: password]'",
+            ),
+            (
+                r"printf '%s\n' a:Geheim99 | docker login --password-stdin",
+                r"printf '%s\n' [removed: password] | docker login --password-stdin",
+            ),
+            ("ssh-keygen -N \"\" -f key", "ssh-keygen -N \"\" -f key"),
             ("curl -Hurl:1 -o out.html h", "curl -Hurl:1 -o out.html h"),
         ] {
             let redacted = redact(text).text;

@@ -112,13 +112,17 @@ fn flag_of_user(flag: &str) -> Option<usize> {
 /// The argument from `at` on: a word, or all that stands between two quotes.
 fn argument_after(line: &str, at: usize) -> Range<usize> {
     let word = word_after(line, at);
+    // `ssh-keygen -N "" -f FILE`
+    if line[at..word.start].contains("\"\"") || line[at..word.start].contains("''") {
+        return word.start..word.start;
+    }
     let before = line[at..word.start].chars().next_back();
     let quote = before.filter(|c| matches!(c, '\'' | '"'));
     let length = quote.and_then(|quote| line[word.start..].find(quote));
     word.start..length.map_or(word.end, |length| word.start + length)
 }
 
-/// `echo X | docker login --password-stdin`, `echo user:X | chpasswd`.
+/// `echo X | docker login --password-stdin`, `echo user:X | chpasswd`, `chpasswd <<< user:X`.
 fn piped(line: &str) -> Option<Range<usize>> {
     let reads = [
         "--password-stdin",
@@ -129,15 +133,33 @@ fn piped(line: &str) -> Option<Range<usize>> {
         "smbpasswd",
         "cryptsetup",
     ];
-    let (before, after) = line.split_once('|')?;
-    if !reads.iter().any(|reader| after.contains(reader)) {
-        return None;
-    }
-    let command = ["echo -n ", "echo ", "printf %s ", "printf "]
-        .iter()
-        .find_map(|command| before.find(command).map(|at| at + command.len()))?;
-    let value = word_after(line, command);
-    let user = line[value.clone()].find(':').map_or(0, |colon| colon + 1);
+    let reads_password = |command: &str| reads.iter().any(|reader| command.contains(reader));
+    let value_at = match line.split_once("<<<") {
+        Some((reader, value)) if reads_password(reader) => line.len() - value.len(),
+        _ => {
+            let (before, _) = line
+                .split_once('|')
+                .filter(|(_, reader)| reads_password(reader))?;
+            [
+                "echo -n ",
+                "echo -e ",
+                "echo ",
+                "printf %s ",
+                "printf '%s' ",
+                "printf \"%s\" ",
+                "printf '%s\\n' ",
+                "printf \"%s\\n\" ",
+                "printf ",
+            ]
+            .iter()
+            .find_map(|command| before.find(command).map(|at| at + command.len()))?
+        }
+    };
+    let value = argument_after(line, value_at);
+    let user = match line.contains("chpasswd") {
+        true => line[value.clone()].find(':').map_or(0, |colon| colon + 1),
+        false => 0,
+    };
     Some(value.start + user..value.end)
 }
 
