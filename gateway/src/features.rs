@@ -8,9 +8,15 @@
 //! session starts with the right list of tools: a list that changes during a session invalidates an
 //! agent's cached prompt.
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "measures how long ago the statistics were read"
+)]
+
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use context_model::{Operation, Reason, Result};
 use rmcp::model::Tool;
@@ -20,12 +26,16 @@ use tokio::sync::watch;
 use crate::call::tool_operation;
 use crate::reply::Reply;
 
+/// How long after a read the statistics are read again. A service that restarts between two calls may come back with
+/// other features, and no call fails then.
+const READ_AGAIN: Duration = Duration::from_secs(600);
+
 /// The tools whose features are off, according to the service's last responses.
 #[derive(Debug)]
 pub struct Features {
     off: watch::Sender<BTreeSet<Operation>>,
-    /// Whether the statistics of the running service were read, or are being read.
-    requested: AtomicBool,
+    /// When the statistics were last read, or began to be read. `None` if the next call should have them read.
+    requested: Mutex<Option<Instant>>,
     /// Where `off` is saved for the next session.
     file: Option<PathBuf>,
 }
@@ -43,15 +53,31 @@ impl Features {
         let off = file.as_deref().map(read).unwrap_or_default();
         Self {
             off: watch::Sender::new(off),
-            requested: AtomicBool::new(false),
+            requested: Mutex::default(),
             file,
         }
     }
 
-    /// Whether the caller should read the statistics now. True once after each time the service may
-    /// have restarted, after a call whose feature was not available, and after a failed read that may succeed later.
+    /// Whether the caller should read the statistics now. True once at first, after a call that did not reach the
+    /// service or whose feature was not available, after a failed read that may succeed later, and ten minutes after
+    /// the last read.
     pub fn should_read_statistics(&self) -> bool {
-        !self.requested.swap(true, Ordering::Relaxed)
+        self.is_due(Instant::now())
+    }
+
+    fn is_due(&self, now: Instant) -> bool {
+        let mut requested = self.requested();
+        let is_due = requested.is_none_or(|at| now.saturating_duration_since(at) >= READ_AGAIN);
+        if is_due {
+            *requested = Some(now);
+        }
+        is_due
+    }
+
+    fn requested(&self) -> MutexGuard<'_, Option<Instant>> {
+        self.requested
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Those of `tools` whose feature is not known to be off.
@@ -76,7 +102,7 @@ impl Features {
     pub fn observe(&self, operation: Operation, outcome: &Result<Reply>) {
         match outcome {
             Ok(reply) if operation == Operation::GetStatistics => {
-                self.requested.store(true, Ordering::Relaxed);
+                *self.requested() = Some(Instant::now());
                 let reported = disabled_tools(&reply.structured);
                 self.change(|off| {
                     let changed = *off != reported;
@@ -89,11 +115,11 @@ impl Features {
                 if error.reason == Reason::FeatureUnavailable
                     && !self.off.borrow().contains(&operation) =>
             {
-                self.requested.store(false, Ordering::Relaxed);
+                *self.requested() = None;
             }
             // The service was down. It may come back with other settings.
             Err(error) if error.reason == Reason::StoreUnavailable => {
-                self.requested.store(false, Ordering::Relaxed)
+                *self.requested() = None;
             }
             // The statistics could not be read this time.
             Err(error)
@@ -106,7 +132,7 @@ impl Features {
                             | Reason::DeadlineExceeded
                     ) =>
             {
-                self.requested.store(false, Ordering::Relaxed)
+                *self.requested() = None;
             }
             Err(_) => {}
         }
@@ -242,6 +268,17 @@ mod tests {
             &Err(Error::new(Reason::StoreUnavailable, "away")),
         );
         assert!(features.should_read_statistics());
+    }
+
+    #[test]
+    fn statistics_are_requested_again_ten_minutes_after_the_last_read() {
+        let features = Features::default();
+        features.observe(Operation::GetStatistics, &statistics(true, false));
+        assert!(!features.should_read_statistics());
+        let later = Instant::now() + READ_AGAIN;
+        assert!(features.is_due(later));
+        assert!(!features.is_due(later + READ_AGAIN / 2));
+        assert!(features.is_due(later + READ_AGAIN));
     }
 
     #[test]

@@ -28,7 +28,8 @@ impl Frame {
         );
         let close = format!("</{ELEMENT}>");
         Self {
-            tokens: tokens(&open) + tokens(&close),
+            // The line break before the end is one more.
+            tokens: tokens(&open) + 1 + tokens(&close),
             lines: vec![open],
             pending: None,
             ids: Vec::new(),
@@ -177,6 +178,12 @@ mod tests {
             );
         }
         assert_eq!(Frame::new("About.").finish(), None);
+        let longest = (1..MAX_TOKENS).rev().find_map(|characters| {
+            let mut frame = Frame::new("About.");
+            let is_added = frame.add(1, "字".repeat(characters));
+            is_added.then(|| frame.finish()).flatten()
+        });
+        assert_eq!(tokens(&longest.unwrap()), MAX_TOKENS);
     }
 
     #[test]

@@ -8,6 +8,8 @@ use super::project::Project;
 
 /// The name of the file in a project's root.
 pub const FILE: &str = ".contextignore";
+/// Characters that a path in a text does not have: quotes, brackets, punctuation, and the `*` around bold text.
+const EDGES: &str = "\"'`()[]{}<>,;:=|*“”„‘’«»，。：；、！？（）「」『』【】";
 
 /// The rules for one project. A rule has the syntax of `.gitignore`, without named classes such as `[:digit:]`.
 #[derive(Debug, Clone, Default)]
@@ -28,8 +30,8 @@ struct Rule {
 
 impl Ignored {
     /// The rules of a project's `.contextignore`, and whether they or the setting exclude `directory`, in which the
-    /// agent works. An item of the setting that begins with `/` or `~` is a directory; any other one is a project, with
-    /// `*` for any characters but `/`. If the rules cannot be read, the directory is excluded.
+    /// agent works. An item of the setting that begins with `/` or `~` is a directory, and may end with `/*`; any other
+    /// one is a project, with `*` for any characters but `/`. If the rules cannot be read, the directory is excluded.
     #[must_use]
     pub fn of(project: &Project, directory: &Path, setting: &[String]) -> Self {
         let (rules, flaw) = match read(&project.root.join(FILE)) {
@@ -42,7 +44,7 @@ impl Ignored {
         let is_excluded = |item: &String| {
             let item = item.trim();
             if item.starts_with(['/', '~']) {
-                let path = context_model::local::expand_home(item);
+                let path = context_model::local::expand_home(item.trim_end_matches(['/', '*']));
                 let path = path.canonicalize().unwrap_or(path);
                 directory.starts_with(path)
             } else {
@@ -86,7 +88,7 @@ impl Ignored {
             return None;
         }
         let root = root.to_string_lossy();
-        let is_edge = |c: char| c.is_whitespace() || "\"'`()[]{}<>,;:=|".contains(c);
+        let is_edge = |c: char| c.is_whitespace() || EDGES.contains(c);
         text.split(is_edge)
             .map(|word| {
                 word.trim_start_matches('@')
@@ -95,7 +97,10 @@ impl Ignored {
             // A path has a `/` or a `.`: the rule `private/` does not exclude the word "private".
             .filter(|word| word.contains(['/', '.']))
             .find(|word| {
-                let path = word.strip_prefix(&*root).unwrap_or(word);
+                // `~/app/a.md`, and `file:///home/me/app/a.md` after the colon.
+                let path = context_model::local::expand_home(word.trim_start_matches("//"));
+                let path = path.to_string_lossy();
+                let path = path.strip_prefix(&*root).unwrap_or(&path);
                 let path = path.trim_start_matches("./").trim_start_matches('/');
                 // It is relative to the project's root, or to the directory in which the agent works.
                 !path.is_empty()
@@ -104,11 +109,13 @@ impl Ignored {
             })
     }
 
-    /// Whether a rule such as `*` or `/` excludes the whole project. False if any rule begins with `!`.
+    /// Whether a rule such as `*`, `**/*` or `/` excludes the whole project. False if any rule begins with `!`.
     fn excludes_everything(&self) -> bool {
         let everything = |rule: &Rule| {
             !rule.is_exception
-                && matches!(rule.segments.as_slice(), [one] if one == "*" || one == "**")
+                && rule.segments.split_last().is_some_and(|(last, before)| {
+                    (last == "*" || last == "**") && before.iter().all(|one| one == "**")
+                })
         };
         self.rules.iter().any(everything) && !self.rules.iter().any(|rule| rule.is_exception)
     }
@@ -336,6 +343,9 @@ mod tests {
             "look at @private/notes.md, please",
             "keys/server.pem is wrong",
             "in `conf/a/b/prod.toml`?",
+            "**private/notes.md** says",
+            "“private/notes.md” says",
+            &format!("open file://{}/private/x", project.root.display()),
             &format!("open {}/private/x", project.root.display()),
         ] {
             assert!(here.path_in(text, &project.root).is_some(), "{text}");
@@ -362,6 +372,17 @@ mod tests {
             let found = ignored.path_in("see ../private/deep/notes.md", &project.root);
             assert!(found.is_some(), "{directory}");
         }
+    }
+
+    #[test]
+    fn a_path_may_be_relative_to_the_home_directory() {
+        let root = context_model::local::expand_home("~/app");
+        let ignored = Ignored {
+            rules: vec![Rule::parse("/private/").unwrap()],
+            ..Ignored::default()
+        };
+        assert!(ignored.path_in("see ~/app/private/a.md", &root).is_some());
+        assert_eq!(ignored.path_in("see ~/app/other/a.md", &root), None);
     }
 
     #[test]
@@ -399,7 +420,9 @@ mod tests {
     #[test]
     fn a_star_and_the_setting_exclude_the_whole_project() {
         let dir = tempfile::tempdir().unwrap();
-        let mut found = project(dir.path(), "*\n");
+        let mut found = project(dir.path(), "**/*\n");
+        assert!(Ignored::of(&found, dir.path(), &[]).excludes_directory());
+        fs::write(dir.path().join(FILE), "*\n").unwrap();
         assert!(Ignored::of(&found, dir.path(), &[]).excludes_directory());
         fs::remove_file(dir.path().join(FILE)).unwrap();
         found.name = "github.com/acme/app".into();
@@ -415,7 +438,9 @@ mod tests {
         assert!(
             !excluded("github.com/acme/ap") && !excluded("github.com/other/*") && !excluded("")
         );
-        assert!(excluded(dir.path().to_str().unwrap()));
+        for end in ["", "/", "/*", "/**"] {
+            assert!(excluded(&format!("{}{end}", dir.path().display())), "{end}");
+        }
         assert!(!excluded(dir.path().join("other").to_str().unwrap()));
     }
 

@@ -183,6 +183,52 @@ mod tests {
     }
 
     #[test]
+    fn arguments_of_commands_are_removed_with_their_spaces_and_without_a_space_before() {
+        for (text, expected) in [
+            (
+                "sshpass -pGeheim99 ssh h",
+                "sshpass -p[removed: password] ssh h",
+            ),
+            (
+                "sshpass -p 'red fox 9' ssh h",
+                "sshpass -p '[removed: password]' ssh h",
+            ),
+            (
+                "curl -sSu ann:Geheim99 h",
+                "curl -sSu ann:[removed: password] h",
+            ),
+            ("curl -uann:Geheim99 h", "curl -uann:[removed: password] h"),
+            (
+                "curl -u 'ann:two words' h",
+                "curl -u 'ann:[removed: password]' h",
+            ),
+            (
+                "curl -u ann:12345678 h",
+                "curl -u ann:[removed: password] h",
+            ),
+            (
+                "http -a ann:Geheim99 h",
+                "http -a ann:[removed: password] h",
+            ),
+            ("docker run -u 1000:1000 h", "docker run -u 1000:1000 h"),
+            (
+                "chpasswd <<< 'ann:red fox'",
+                "chpasswd <<< 'ann:[removed: password]'",
+            ),
+            (
+                r"printf '%s\n' a:Geheim99 | docker login --password-stdin",
+                r"printf '%s\n' [removed: password] | docker login --password-stdin",
+            ),
+            ("ssh-keygen -N \"\" -f key", "ssh-keygen -N \"\" -f key"),
+            ("curl -Hurl:1 -o out.html h", "curl -Hurl:1 -o out.html h"),
+        ] {
+            let redacted = redact(text).text;
+            assert_eq!(redacted, expected);
+            assert_eq!(redact(&redacted).text, redacted);
+        }
+    }
+
+    #[test]
     fn a_putty_key_keeps_only_its_public_lines() {
         let key = "PuTTY-User-Key-File-3: ssh-ed25519\nPublic-Lines: 1\nAAAA\nPrivate-Lines: 1\nc2VjcmV0\n\
                    Private-MAC: 00ff\nThat was it.";

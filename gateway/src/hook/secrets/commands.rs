@@ -31,7 +31,7 @@ pub(super) fn find(text: &str) -> Vec<Secret> {
 }
 
 /// Passwords after flags that do not name them: `sshpass -p X`, `redis-cli -a X`, `mysql -pX`, `curl -u user:X`,
-/// `htpasswd -b FILE USER X`.
+/// `curl -sSu user:X`, `http -a user:X`, `htpasswd -b FILE USER X`.
 fn arguments(line: &str) -> Vec<Range<usize>> {
     let programs = LazyCell::new(|| {
         line.split([' ', '\t', '/', '`', '$', '(', '"', '\''])
@@ -55,22 +55,27 @@ fn arguments(line: &str) -> Vec<Range<usize>> {
             "-w" => called(&["ldapsearch", "ldapadd", "ldapmodify"]),
             _ => false,
         };
+        let user_at = match flag {
+            "-u" | "--user" => Some(after),
+            "-U" => called(&["smbclient", "rpcclient"]).then_some(after),
+            "-a" => called(&["http", "https", "xh", "xhs"]).then_some(after),
+            _ if called(&["curl"]) => flag_of_user(flag).map(|length| start + length),
+            _ => None,
+        };
         if takes_password {
-            found.push(word_after(line, after));
-        } else if matches!(flag, "-u" | "--user")
-            || flag == "-U" && called(&["smbclient", "rpcclient"])
-        {
-            let value = word_after(line, after);
+            found.push(argument_after(line, after));
+        } else if let Some(user_at) = user_at {
+            let value = argument_after(line, user_at);
             if let Some(sign) = line[value.clone()].find([':', '%']) {
-                let password = value.start + sign + 1..value.end;
+                let is_id = |part: &str| part.bytes().all(|b| b.is_ascii_digit());
                 // `docker run -u 1000:1000`
-                if !line[password.clone()].bytes().all(|b| b.is_ascii_digit()) {
-                    found.push(password);
+                if !line[value.clone()].split(':').all(is_id) {
+                    found.push(value.start + sign + 1..value.end);
                 }
             }
         } else if flag == "-b" && called(&["htpasswd"]) {
             let user = word_after(line, word_after(line, after).end);
-            found.push(word_after(line, user.end));
+            found.push(argument_after(line, user.end));
         } else if flag.starts_with("-p")
             && flag.len() > 2
             && called(&[
@@ -78,6 +83,8 @@ fn arguments(line: &str) -> Vec<Range<usize>> {
                 "mysqldump",
                 "mysqladmin",
                 "mariadb",
+                "mariadb-dump",
+                "sshpass",
                 "7z",
                 "7za",
                 "rar",
@@ -85,7 +92,7 @@ fn arguments(line: &str) -> Vec<Range<usize>> {
             ])
         {
             // `-p` alone asks for the password.
-            let value = word_after(line, start + 2);
+            let value = argument_after(line, start + 2);
             if value.start <= start + 3 && has_mixture(&line[value.clone()]) {
                 found.push(value);
             }
@@ -94,7 +101,28 @@ fn arguments(line: &str) -> Vec<Range<usize>> {
     found
 }
 
-/// `echo X | docker login --password-stdin`, `echo user:X | chpasswd`.
+/// The length of a flag of curl up to the end of its `u`, after which the user stands: `-u`, `-sSu`, `-uann:X`.
+fn flag_of_user(flag: &str) -> Option<usize> {
+    let at = flag.find('u')?;
+    let others = flag[..at].strip_prefix('-')?;
+    let have_no_value = others.bytes().all(|b| b"fgiklnsvGILNOS".contains(&b));
+    have_no_value.then_some(at + 1)
+}
+
+/// The argument from `at` on: a word, or all that stands between two quotes.
+fn argument_after(line: &str, at: usize) -> Range<usize> {
+    let word = word_after(line, at);
+    // `ssh-keygen -N "" -f FILE`
+    if line[at..word.start].contains("\"\"") || line[at..word.start].contains("''") {
+        return word.start..word.start;
+    }
+    let before = line[at..word.start].chars().next_back();
+    let quote = before.filter(|c| matches!(c, '\'' | '"'));
+    let length = quote.and_then(|quote| line[word.start..].find(quote));
+    word.start..length.map_or(word.end, |length| word.start + length)
+}
+
+/// `echo X | docker login --password-stdin`, `echo user:X | chpasswd`, `chpasswd <<< user:X`.
 fn piped(line: &str) -> Option<Range<usize>> {
     let reads = [
         "--password-stdin",
@@ -105,15 +133,33 @@ fn piped(line: &str) -> Option<Range<usize>> {
         "smbpasswd",
         "cryptsetup",
     ];
-    let (before, after) = line.split_once('|')?;
-    if !reads.iter().any(|reader| after.contains(reader)) {
-        return None;
-    }
-    let command = ["echo -n ", "echo ", "printf %s ", "printf "]
-        .iter()
-        .find_map(|command| before.find(command).map(|at| at + command.len()))?;
-    let value = word_after(line, command);
-    let user = line[value.clone()].find(':').map_or(0, |colon| colon + 1);
+    let reads_password = |command: &str| reads.iter().any(|reader| command.contains(reader));
+    let value_at = match line.split_once("<<<") {
+        Some((reader, value)) if reads_password(reader) => line.len() - value.len(),
+        _ => {
+            let (before, _) = line
+                .split_once('|')
+                .filter(|(_, reader)| reads_password(reader))?;
+            [
+                "echo -n ",
+                "echo -e ",
+                "echo ",
+                "printf %s ",
+                "printf '%s' ",
+                "printf \"%s\" ",
+                "printf '%s\\n' ",
+                "printf \"%s\\n\" ",
+                "printf ",
+            ]
+            .iter()
+            .find_map(|command| before.find(command).map(|at| at + command.len()))?
+        }
+    };
+    let value = argument_after(line, value_at);
+    let user = match line.contains("chpasswd") {
+        true => line[value.clone()].find(':').map_or(0, |colon| colon + 1),
+        false => 0,
+    };
     Some(value.start + user..value.end)
 }
 
