@@ -317,6 +317,33 @@ esac
     assert_eq!(left, entry);
 }
 
+/// Claude Code names the scope in its message about a server that is missing.
+#[test]
+fn hooks_are_removed_when_claude_code_has_no_such_server() {
+    let home = Home::new();
+    let settings = ".claude/settings.json";
+    write(&home, settings, "{\"theme\": \"dark\"}");
+    let before = tree(home.path());
+    let file = home.path().join("other.json");
+    let file = ["--file", file.to_str().unwrap()];
+    install(&home, &[&["claude", "--hooks"], &file[..]].concat());
+    std::fs::remove_file(file[1]).unwrap();
+    let shown = install(&home, &["claude", "--uninstall", "--print"]);
+    assert!(
+        shown.contains("remove the hooks") && !shown.contains("UserPromptSubmit"),
+        "{shown}"
+    );
+    let script =
+        "#!/bin/sh\necho 'No user-scoped MCP server found with name: context' >&2; exit 1\n";
+    write(&home, "claude", script);
+    let program = home.path().join("claude");
+    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o700)).unwrap();
+    let said = install(&home, &["claude", "--uninstall"]);
+    assert!(said.contains("nothing to remove"), "{said}");
+    std::fs::remove_file(program).unwrap();
+    assert_eq!(tree(home.path()), before);
+}
+
 #[test]
 fn the_directory_that_the_user_named_has_all_files_of_claude() {
     let home = Home::new();
