@@ -366,26 +366,26 @@ impl State {
         let lock = lock_file(&path.with_extension("lock"))?;
         flock(&lock, FlockOperation::LockExclusive)?;
         if fs::metadata(&path).is_ok_and(|data| data.len() > MAX_LOG_BYTES) {
-            let text = fs::read_to_string(&path)?;
+            let text = fs::read(&path)?;
             let half = text.len() / 2;
-            let cut = text
-                .bytes()
-                .skip(half)
-                .position(|byte| byte == b'\n')
+            let cut = text[half..]
+                .iter()
+                .position(|byte| *byte == b'\n')
                 .map_or(text.len(), |at| half + at + 1);
-            write_private(&path, &text.as_bytes()[cut..])?;
+            write_private(&path, &text[cut..])?;
         }
-        let mut line = serde_json::to_vec(sent)?;
-        line.push(b'\n');
+        // As in a session, the last line of the file may be incomplete.
+        let mut line = vec![b'\n'];
+        serde_json::to_writer(&mut line, sent)?;
         append_private(&path, &line)
     }
 
     /// What was sent, oldest first, as far as the log reaches back.
     #[must_use]
     pub fn sent(&self) -> Vec<Sent> {
-        let text = fs::read_to_string(self.log_path()).unwrap_or_default();
-        text.lines()
-            .filter_map(|line| serde_json::from_str(line).ok())
+        let text = fs::read(self.log_path()).unwrap_or_default();
+        text.split(|byte| *byte == b'\n')
+            .filter_map(|line| serde_json::from_slice(line).ok())
             .collect()
     }
 }
@@ -479,6 +479,36 @@ mod tests {
         assert_eq!(shown, [1, 2, 3]);
         assert!(scheduled.is_empty());
         assert_eq!(model.as_deref(), Some("m2"));
+    }
+
+    #[test]
+    fn an_incomplete_line_of_the_log_hides_no_other_line() {
+        let dir = tempfile::tempdir().unwrap();
+        let target = Target::parse("unix:/a.sock").unwrap();
+        let state = State::open(dir.path().to_str().unwrap(), &target).unwrap();
+        let log = |at| {
+            let sent = Sent {
+                at,
+                thread_id: "ü".to_owned(),
+                source: "user".to_owned(),
+                context_id: Some(1),
+                bytes: 1,
+                removed: 0,
+                refused: None,
+            };
+            state.log(&sent).unwrap();
+        };
+        let times = || -> Vec<i64> { state.sent().iter().map(|sent| sent.at).collect() };
+        log(1);
+        // On a full disk a line can end inside a character.
+        let cut = &"\n{\"thread_id\":\"ü".as_bytes()[..16];
+        append_private(&state.log_path(), cut).unwrap();
+        log(2);
+        assert_eq!(times(), [1, 2]);
+        let long = vec![b'\xff'; usize::try_from(MAX_LOG_BYTES).unwrap()];
+        append_private(&state.log_path(), &long).unwrap();
+        log(3);
+        assert_eq!(times(), [3]);
     }
 
     #[test]
