@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use context_model::JsonObject;
 use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
 use super::digest::digest;
@@ -347,9 +348,11 @@ impl State {
     /// The system's error.
     pub fn sender(&self) -> io::Result<Option<File>> {
         let lock = lock_file(&self.directory.join(format!("sender-{}.lock", self.service)))?;
-        Ok(flock(&lock, FlockOperation::NonBlockingLockExclusive)
-            .is_ok()
-            .then_some(lock))
+        match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => Ok(Some(lock)),
+            Err(Errno::WOULDBLOCK) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
     }
 
     fn log_path(&self) -> PathBuf {

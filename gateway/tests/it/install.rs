@@ -263,6 +263,27 @@ fn what_was_added_meanwhile_stays() {
     }
 }
 
+/// An entry of this name may be the user's own.
+#[test]
+fn an_entry_that_is_replaced_is_saved() {
+    for (client, _, file, servers) in CLIENTS {
+        if client == "codex" {
+            continue;
+        }
+        let home = Home::new();
+        let own = json!({servers: {"context": {"command": "mine"}}}).to_string();
+        write(&home, file, &own);
+        let saved = format!("{file}.before-context-gateway");
+        let said = install(&home, &[client]);
+        assert!(said.contains("the previous file is"), "{client}: {said}");
+        assert_eq!(read(&home, &saved), own, "{client}");
+        install(&home, &[client, "--db-path", "/b.db"]);
+        assert_eq!(read(&home, &saved), own, "{client}");
+        install(&home, &[client, "--uninstall"]);
+        assert!(!home.path().join(saved).exists(), "{client}");
+    }
+}
+
 /// Two entries of different names, removed in either order.
 #[test]
 fn an_entry_of_another_name_stays() {
