@@ -12,7 +12,7 @@ use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
-use super::digest::digest;
+use super::digest::{digest, is_digest};
 use super::place::is_on_this_machine;
 use crate::backend::Target;
 use crate::clock::now_micros;
@@ -258,7 +258,8 @@ impl State {
         })
     }
 
-    /// Deletes the files of old sessions, and drafts of processes that ended while they wrote.
+    /// Deletes the files of old sessions, and drafts of processes that ended while they wrote. Files of others stay: the
+    /// user may have named a directory that had files in `projects` before.
     pub fn clean_up(&self) {
         let is_old = |path: &Path, least: Duration| {
             let changed = fs::metadata(path).and_then(|data| data.modified());
@@ -270,11 +271,16 @@ impl State {
                 continue;
             };
             for path in files.flatten().map(|file| file.path()) {
-                let kind = path.extension().and_then(|kind| kind.to_str());
-                let is_draft = !matches!(kind, Some("json" | "lock"));
-                if is_draft && is_old(&path, DRAFT_AGE)
-                    || part == "sessions" && is_old(&path, SESSION_AGE)
-                {
+                let name = path.file_name().and_then(|name| name.to_str());
+                let Some((hashes, kind)) = name.and_then(|name| name.split_once('.')) else {
+                    continue;
+                };
+                let is_ours = hashes.rsplit('-').next().is_some_and(is_digest);
+                let is_old = match kind {
+                    "json" | "lock" => part == "sessions" && is_old(&path, SESSION_AGE),
+                    draft => draft.starts_with("json.") && is_old(&path, DRAFT_AGE),
+                };
+                if is_ours && is_old {
                     let _ = fs::remove_file(path);
                 }
             }
@@ -482,6 +488,44 @@ mod tests {
         assert_eq!(shown, [1, 2, 3]);
         assert!(scheduled.is_empty());
         assert_eq!(model.as_deref(), Some("m2"));
+    }
+
+    #[test]
+    fn only_old_files_of_hooks_are_deleted() {
+        let dir = tempfile::tempdir().unwrap();
+        let target = Target::parse("unix:/a.sock").unwrap();
+        let state = State::open(dir.path().to_str().unwrap(), &target).unwrap();
+        let ours = digest(&["x"]);
+        let file = |name: &str, is_old: bool| {
+            let path = dir.path().join(name);
+            let file = File::create(&path).unwrap();
+            if is_old {
+                file.set_modified(std::time::UNIX_EPOCH).unwrap();
+            }
+            path
+        };
+        let deleted = [
+            file(&format!("sessions/{ours}.json"), true),
+            file(&format!("sessions/{ours}.lock"), true),
+            file(&format!("projects/{ours}.json.7"), true),
+            file(&format!("waiting/{:020}-{ours}-{ours}.json.7", 1), true),
+        ];
+        let kept = [
+            file(&format!("sessions/{}.json", digest(&["y"])), false),
+            file(&format!("projects/{ours}.json"), true),
+            file(&format!("projects/{ours}.json.8"), false),
+            file(&format!("waiting/{:020}-{ours}-{ours}.json", 1), true),
+            file("projects/notes.txt", true),
+            file("projects/Makefile", true),
+            file("sessions/6f1c2d3e-0000-4000-8000-1234567890ab.json", true),
+        ];
+        state.clean_up();
+        for path in deleted {
+            assert!(!path.exists(), "{}", path.display());
+        }
+        for path in kept {
+            assert!(path.exists(), "{}", path.display());
+        }
     }
 
     #[test]
