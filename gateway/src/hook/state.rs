@@ -303,6 +303,11 @@ impl State {
             let Some(name) = name.to_str().and_then(|name| name.strip_suffix(".json")) else {
                 continue;
             };
+            let time = name.split('-').next().unwrap_or_default();
+            if time.len() != 20 || !time.bytes().all(|b| b.is_ascii_digit()) {
+                // It is not a file of hooks. A message that cannot be read would be deleted.
+                continue;
+            }
             // Another process may have sent the message and deleted the file meanwhile.
             let size = file.metadata().map_or(0, |data| data.len());
             queue.bytes += size;
@@ -581,6 +586,7 @@ mod tests {
             .waiting_directory()
             .join("00000000000000000001-old.json");
         write_private(&old_file, &old).unwrap();
+        fs::write(here.waiting_directory().join("other.json"), &old).unwrap();
         here.keep(&message("here")).unwrap();
         away.keep(&message("away")).unwrap();
         let ids = |state: &State| -> Vec<String> {
