@@ -52,6 +52,10 @@ pub fn run(args: &InstallArgs) -> Result<(), String> {
     if args.print {
         say(&planned(client, args, &server, &file)?)?;
         return match agent {
+            Some(agent) if args.uninstall => say(&format!(
+                "remove the hooks of this program from {}",
+                hooks::settings_file(agent)?.display()
+            )),
             Some(agent) => say(&hooks::printed(agent, args)?),
             None => Ok(()),
         };
@@ -243,7 +247,8 @@ fn with_claude(
     if args.uninstall {
         return match removed {
             Ok(output) => say(&output),
-            Err(output) if output.starts_with("No MCP server") => {
+            // "No user-scoped MCP server found with name: …"; the words differ between versions.
+            Err(output) if output.starts_with("No ") && output.contains("MCP server") => {
                 say(&format!("{output}; nothing to remove"))
             }
             Err(output) => Err(format!("claude mcp remove: {output}")),

@@ -13,6 +13,12 @@ pub fn digest(parts: &[&str]) -> String {
     hex(&hash.finalize()[..16])
 }
 
+/// Whether a text has the form of a [`digest`].
+#[must_use]
+pub fn is_digest(text: &str) -> bool {
+    text.len() == 32 && text.bytes().all(|b| b.is_ascii_hexdigit())
+}
+
 /// Bytes as hexadecimal digits.
 #[must_use]
 pub fn hex(bytes: &[u8]) -> String {

@@ -71,6 +71,8 @@ mod tests {
         for text in [
             format!("my seed phrase: {phrase}"),
             format!("Recovery phrase\n\n\"{phrase}\""),
+            format!("{{\"mnemonic\":[\"{}\"]}}", phrase.replace(' ', "\",\"")),
+            format!("MNEMONIC_WORDS={}", phrase.replace(' ', "-")),
         ] {
             let text = redact(&text).text;
             assert!(

@@ -9,9 +9,10 @@ use std::time::Duration;
 
 use context_model::JsonObject;
 use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
-use super::digest::digest;
+use super::digest::{digest, is_digest};
 use super::place::is_on_this_machine;
 use crate::backend::Target;
 use crate::clock::now_micros;
@@ -257,7 +258,8 @@ impl State {
         })
     }
 
-    /// Deletes the files of old sessions, and drafts of processes that ended while they wrote.
+    /// Deletes the files of old sessions, and drafts of processes that ended while they wrote. Files of others stay: the
+    /// user may have named a directory that had files in `projects` before.
     pub fn clean_up(&self) {
         let is_old = |path: &Path, least: Duration| {
             let changed = fs::metadata(path).and_then(|data| data.modified());
@@ -269,11 +271,16 @@ impl State {
                 continue;
             };
             for path in files.flatten().map(|file| file.path()) {
-                let kind = path.extension().and_then(|kind| kind.to_str());
-                let is_draft = !matches!(kind, Some("json" | "lock"));
-                if is_draft && is_old(&path, DRAFT_AGE)
-                    || part == "sessions" && is_old(&path, SESSION_AGE)
-                {
+                let name = path.file_name().and_then(|name| name.to_str());
+                let Some((hashes, kind)) = name.and_then(|name| name.split_once('.')) else {
+                    continue;
+                };
+                let is_ours = hashes.rsplit('-').next().is_some_and(is_digest);
+                let is_old = match kind {
+                    "json" | "lock" => part == "sessions" && is_old(&path, SESSION_AGE),
+                    draft => draft.starts_with("json.") && is_old(&path, DRAFT_AGE),
+                };
+                if is_ours && is_old {
                     let _ = fs::remove_file(path);
                 }
             }
@@ -296,6 +303,11 @@ impl State {
             let Some(name) = name.to_str().and_then(|name| name.strip_suffix(".json")) else {
                 continue;
             };
+            let time = name.split('-').next().unwrap_or_default();
+            if time.len() != 20 || !time.bytes().all(|b| b.is_ascii_digit()) {
+                // It is not a file of hooks. A message that cannot be read would be deleted.
+                continue;
+            }
             // Another process may have sent the message and deleted the file meanwhile.
             let size = file.metadata().map_or(0, |data| data.len());
             queue.bytes += size;
@@ -347,9 +359,11 @@ impl State {
     /// The system's error.
     pub fn sender(&self) -> io::Result<Option<File>> {
         let lock = lock_file(&self.directory.join(format!("sender-{}.lock", self.service)))?;
-        Ok(flock(&lock, FlockOperation::NonBlockingLockExclusive)
-            .is_ok()
-            .then_some(lock))
+        match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => Ok(Some(lock)),
+            Err(Errno::WOULDBLOCK) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
     }
 
     fn log_path(&self) -> PathBuf {
@@ -366,26 +380,26 @@ impl State {
         let lock = lock_file(&path.with_extension("lock"))?;
         flock(&lock, FlockOperation::LockExclusive)?;
         if fs::metadata(&path).is_ok_and(|data| data.len() > MAX_LOG_BYTES) {
-            let text = fs::read_to_string(&path)?;
+            let text = fs::read(&path)?;
             let half = text.len() / 2;
-            let cut = text
-                .bytes()
-                .skip(half)
-                .position(|byte| byte == b'\n')
+            let cut = text[half..]
+                .iter()
+                .position(|byte| *byte == b'\n')
                 .map_or(text.len(), |at| half + at + 1);
-            write_private(&path, &text.as_bytes()[cut..])?;
+            write_private(&path, &text[cut..])?;
         }
-        let mut line = serde_json::to_vec(sent)?;
-        line.push(b'\n');
+        // As in a session, the last line of the file may be incomplete.
+        let mut line = vec![b'\n'];
+        serde_json::to_writer(&mut line, sent)?;
         append_private(&path, &line)
     }
 
     /// What was sent, oldest first, as far as the log reaches back.
     #[must_use]
     pub fn sent(&self) -> Vec<Sent> {
-        let text = fs::read_to_string(self.log_path()).unwrap_or_default();
-        text.lines()
-            .filter_map(|line| serde_json::from_str(line).ok())
+        let text = fs::read(self.log_path()).unwrap_or_default();
+        text.split(|byte| *byte == b'\n')
+            .filter_map(|line| serde_json::from_slice(line).ok())
             .collect()
     }
 }
@@ -482,6 +496,74 @@ mod tests {
     }
 
     #[test]
+    fn only_old_files_of_hooks_are_deleted() {
+        let dir = tempfile::tempdir().unwrap();
+        let target = Target::parse("unix:/a.sock").unwrap();
+        let state = State::open(dir.path().to_str().unwrap(), &target).unwrap();
+        let ours = digest(&["x"]);
+        let file = |name: &str, is_old: bool| {
+            let path = dir.path().join(name);
+            let file = File::create(&path).unwrap();
+            if is_old {
+                file.set_modified(std::time::UNIX_EPOCH).unwrap();
+            }
+            path
+        };
+        let deleted = [
+            file(&format!("sessions/{ours}.json"), true),
+            file(&format!("sessions/{ours}.lock"), true),
+            file(&format!("projects/{ours}.json.7"), true),
+            file(&format!("waiting/{:020}-{ours}-{ours}.json.7", 1), true),
+        ];
+        let kept = [
+            file(&format!("sessions/{}.json", digest(&["y"])), false),
+            file(&format!("projects/{ours}.json"), true),
+            file(&format!("projects/{ours}.json.8"), false),
+            file(&format!("waiting/{:020}-{ours}-{ours}.json", 1), true),
+            file("projects/notes.txt", true),
+            file("projects/Makefile", true),
+            file("sessions/6f1c2d3e-0000-4000-8000-1234567890ab.json", true),
+        ];
+        state.clean_up();
+        for path in deleted {
+            assert!(!path.exists(), "{}", path.display());
+        }
+        for path in kept {
+            assert!(path.exists(), "{}", path.display());
+        }
+    }
+
+    #[test]
+    fn an_incomplete_line_of_the_log_hides_no_other_line() {
+        let dir = tempfile::tempdir().unwrap();
+        let target = Target::parse("unix:/a.sock").unwrap();
+        let state = State::open(dir.path().to_str().unwrap(), &target).unwrap();
+        let log = |at| {
+            let sent = Sent {
+                at,
+                thread_id: "ü".to_owned(),
+                source: "user".to_owned(),
+                context_id: Some(1),
+                bytes: 1,
+                removed: 0,
+                refused: None,
+            };
+            state.log(&sent).unwrap();
+        };
+        let times = || -> Vec<i64> { state.sent().iter().map(|sent| sent.at).collect() };
+        log(1);
+        // On a full disk a line can end inside a character.
+        let cut = &"\n{\"thread_id\":\"ü".as_bytes()[..16];
+        append_private(&state.log_path(), cut).unwrap();
+        log(2);
+        assert_eq!(times(), [1, 2]);
+        let long = vec![b'\xff'; usize::try_from(MAX_LOG_BYTES).unwrap()];
+        append_private(&state.log_path(), &long).unwrap();
+        log(3);
+        assert_eq!(times(), [3]);
+    }
+
+    #[test]
     fn a_message_waits_for_one_service_and_counts_for_all() {
         let dir = tempfile::tempdir().unwrap();
         let open = |target: &str| {
@@ -504,6 +586,7 @@ mod tests {
             .waiting_directory()
             .join("00000000000000000001-old.json");
         write_private(&old_file, &old).unwrap();
+        fs::write(here.waiting_directory().join("other.json"), &old).unwrap();
         here.keep(&message("here")).unwrap();
         away.keep(&message("away")).unwrap();
         let ids = |state: &State| -> Vec<String> {

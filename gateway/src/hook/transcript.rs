@@ -32,12 +32,18 @@ pub struct Said {
 /// # Errors
 /// The system's error.
 pub fn read(path: &Path) -> io::Result<Vec<Said>> {
+    read_last(path, MAX_BYTES)
+}
+
+/// As [`read`], from the last `most` bytes of the file.
+fn read_last(path: &Path, most: u64) -> io::Result<Vec<Said>> {
     let mut file = File::open(path)?;
-    let length = file.metadata()?.len();
-    file.seek(SeekFrom::Start(length.saturating_sub(MAX_BYTES)))?;
+    let skipped = file.metadata()?.len().saturating_sub(most);
+    file.seek(SeekFrom::Start(skipped))?;
     let mut said: Vec<Said> = Vec::new();
     let mut turn = Turn::default();
-    for line in BufReader::new(file.take(MAX_BYTES)).split(b'\n') {
+    let mut has_prompt = skipped == 0;
+    for line in BufReader::new(file.take(most)).split(b'\n') {
         // An incomplete line is skipped: the agent is still writing it, or reading began in the middle of it.
         let Ok(record) = serde_json::from_slice::<Value>(&line?) else {
             continue;
@@ -58,6 +64,7 @@ pub fn read(path: &Path) -> io::Result<Vec<Said>> {
                 let is_new = prompt_id.is_empty() || turn.prompts.insert(prompt_id.clone());
                 said.extend(turn.end());
                 turn.prompt_id.clone_from(&prompt_id);
+                has_prompt = true;
                 if is_new && is_typed(&record) && !super::event::is_machine_made(&text) {
                     said.push(Said {
                         prompt_id,
@@ -67,7 +74,8 @@ pub fn read(path: &Path) -> io::Result<Vec<Said>> {
                     });
                 }
             }
-            Some("assistant") => {
+            // Without the id of its prompt, which was skipped, an answer that a hook captured would be captured again.
+            Some("assistant") if has_prompt => {
                 let Some(text) = text_of(&record["message"]["content"]) else {
                     continue;
                 };
@@ -178,6 +186,33 @@ fn text_of(content: &Value) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_answer_whose_prompt_was_skipped_is_left_out() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("t.jsonl");
+        let lines = [
+            r#"{"type":"user","promptId":"p1","message":{"content":"First?"}}"#,
+            r#"{"type":"assistant","message":{"id":"m1","model":"opus","content":[{"type":"text","text":"Let me look."}]}}"#,
+            r#"{"type":"assistant","message":{"id":"m2","model":"opus","content":[{"type":"text","text":"It is 7."}]}}"#,
+            r#"{"type":"user","promptId":"p2","message":{"content":"Second?"}}"#,
+            r#"{"type":"assistant","message":{"id":"m3","model":"opus","content":[{"type":"text","text":"It is 8."}]}}"#,
+        ];
+        std::fs::write(&path, lines.join("\n")).unwrap();
+        let texts = |most: usize| -> Vec<String> {
+            let said = read_last(&path, most as u64).unwrap();
+            said.into_iter().map(|said| said.text).collect()
+        };
+        // Reading begins in the second line.
+        assert_eq!(
+            texts(lines[2..].join("\n").len() + 5),
+            ["Second?", "It is 8."]
+        );
+        assert_eq!(
+            texts(lines.join("\n").len()),
+            ["First?", "It is 7.", "Second?", "It is 8."]
+        );
+    }
 
     #[test]
     fn prompts_and_last_answers_are_read_and_everything_else_is_left_out() {

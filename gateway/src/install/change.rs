@@ -25,7 +25,7 @@ enum CopyAction {
     Remove,
 }
 
-/// Plans to add the parts to the file. If the file has none of them yet, a copy of it will be saved.
+/// Plans to add the parts to the file. A copy of it will be saved, unless it has some of them and was saved before.
 ///
 /// # Errors
 /// A sentence if the file cannot be read or parsed.
@@ -39,9 +39,15 @@ pub fn add<'c>(file: &'c Path, parts: &[Part]) -> Result<Change<'c>, String> {
         found.extend(existing);
     }
     let has_parts = !found.is_empty();
+    let saved = file::read_saved(file)?;
+    let copy = if has_parts && saved.is_some() {
+        CopyAction::Leave
+    } else {
+        CopyAction::Save
+    };
     // If the file differs from the saved copy only by earlier values of our parts, start from the copy: then nothing of
     // the earlier values remains.
-    let base = match file::read_saved(file)? {
+    let base = match saved {
         Some(saved) if has_parts && becomes(&saved, &found, &before) => saved,
         _ => before.clone(),
     };
@@ -50,11 +56,7 @@ pub fn add<'c>(file: &'c Path, parts: &[Part]) -> Result<Change<'c>, String> {
         file,
         before,
         after: Some(after),
-        copy: if has_parts {
-            CopyAction::Leave
-        } else {
-            CopyAction::Save
-        },
+        copy,
         lines,
     })
 }
@@ -81,7 +83,9 @@ pub fn remove<'c>(file: &'c Path, parts: &[Part]) -> Result<Change<'c>, String> 
         }
     }
     let has_parts = !found.is_empty();
-    let after = match file::read_saved(file)? {
+    // A copy that has a part was made when this program replaced an entry that it did not know. It is not restored.
+    let has_no_part = |saved: &String| parts.iter().all(|part| part.found(saved) == Ok(None));
+    let after = match file::read_saved(file)?.filter(has_no_part) {
         None if has_parts && is_blank(&after) => None,
         Some(saved) if becomes(&saved, &found, &ours) => Some(saved),
         _ => Some(after),
@@ -147,7 +151,11 @@ impl Change<'_> {
             }
             match &self.after {
                 Some(after) => file::write(self.file, after)?,
-                None => file::remove(self.file)?,
+                None => {
+                    // The copy goes first: with it, the directory would not be empty and would stay.
+                    file::forget(self.file);
+                    file::remove(self.file)?;
+                }
             }
         }
         if self.copy == CopyAction::Remove {

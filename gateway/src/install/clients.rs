@@ -121,7 +121,7 @@ impl Client {
         }
     }
 
-    /// The agent for whose hooks `hook` has a command. `None` if the client has no hooks.
+    /// The agent for whose hooks `hook` has a command. `None` if there is no such command.
     #[must_use]
     pub const fn agent(self) -> Option<HookAgent> {
         match self {

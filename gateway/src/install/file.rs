@@ -31,6 +31,10 @@ fn beside(file: &Path, suffix: &str) -> PathBuf {
     file.with_file_name(name)
 }
 
+fn draft(file: &Path) -> PathBuf {
+    beside(file, ".context-gateway-draft")
+}
+
 /// Where the file is saved as it was before this program changed it.
 fn saved(file: &Path) -> PathBuf {
     beside(file, ".before-context-gateway")
@@ -55,8 +59,13 @@ pub fn save(file: &Path) -> Result<Option<PathBuf>, String> {
         return Ok(None);
     }
     let copy = saved(&file);
-    fs::copy(&file, &copy)
-        .map_err(|error| format!("{} cannot be written: {error}", copy.display()))?;
+    let draft = draft(&file);
+    // On a full disk the draft may be incomplete. An earlier copy is replaced only by a whole one.
+    let written = fs::copy(&file, &draft).and_then(|_| fs::rename(&draft, &copy));
+    written.map_err(|error| {
+        let _ = fs::remove_file(&draft);
+        format!("{} cannot be written: {error}", copy.display())
+    })?;
     Ok(Some(copy))
 }
 
@@ -66,11 +75,11 @@ pub fn save(file: &Path) -> Result<Option<PathBuf>, String> {
 /// A sentence if the file cannot be written.
 pub fn write(file: &Path, text: &str) -> Result<(), String> {
     let file = linked(file);
+    let draft = draft(&file);
     let attempt = || -> io::Result<()> {
         if let Some(dir) = file.parent() {
             fs::create_dir_all(dir)?;
         }
-        let draft = beside(&file, ".context-gateway-draft");
         let mut out = fs::File::create(&draft)?;
         if let Ok(found) = fs::metadata(&file) {
             out.set_permissions(found.permissions())?;
@@ -79,7 +88,10 @@ pub fn write(file: &Path, text: &str) -> Result<(), String> {
         out.sync_all()?;
         fs::rename(&draft, &file)
     };
-    attempt().map_err(|error| format!("{} cannot be written: {error}", file.display()))
+    attempt().map_err(|error| {
+        let _ = fs::remove_file(&draft);
+        format!("{} cannot be written: {error}", file.display())
+    })
 }
 
 /// Removes the saved copy.

@@ -223,7 +223,8 @@ async fn files_of_old_sessions_are_deleted_also_without_recall() {
         .path()
         .join(".local/state/context-service/hooks/sessions");
     std::fs::create_dir_all(&sessions).unwrap();
-    let [old, recent] = ["old.json", "recent.json"].map(|name| sessions.join(name));
+    // The names of the files are hashes.
+    let [old, recent] = ["0", "1"].map(|name| sessions.join(format!("{}.json", name.repeat(32))));
     std::fs::File::create(&recent).unwrap();
     std::fs::File::create(&old)
         .unwrap()

@@ -263,6 +263,27 @@ fn what_was_added_meanwhile_stays() {
     }
 }
 
+/// An entry of this name may be the user's own.
+#[test]
+fn an_entry_that_is_replaced_is_saved() {
+    for (client, _, file, servers) in CLIENTS {
+        if client == "codex" {
+            continue;
+        }
+        let home = Home::new();
+        let own = json!({servers: {"context": {"command": "mine"}}}).to_string();
+        write(&home, file, &own);
+        let saved = format!("{file}.before-context-gateway");
+        let said = install(&home, &[client]);
+        assert!(said.contains("the previous file is"), "{client}: {said}");
+        assert_eq!(read(&home, &saved), own, "{client}");
+        install(&home, &[client, "--db-path", "/b.db"]);
+        assert_eq!(read(&home, &saved), own, "{client}");
+        install(&home, &[client, "--uninstall"]);
+        assert!(!home.path().join(saved).exists(), "{client}");
+    }
+}
+
 /// Two entries of different names, removed in either order.
 #[test]
 fn an_entry_of_another_name_stays() {
@@ -315,6 +336,33 @@ esac
     );
     let left: Value = serde_json::from_str(&read(&home, file)).unwrap();
     assert_eq!(left, entry);
+}
+
+/// Claude Code names the scope in its message about a server that is missing.
+#[test]
+fn hooks_are_removed_when_claude_code_has_no_such_server() {
+    let home = Home::new();
+    let settings = ".claude/settings.json";
+    write(&home, settings, "{\"theme\": \"dark\"}");
+    let before = tree(home.path());
+    let file = home.path().join("other.json");
+    let file = ["--file", file.to_str().unwrap()];
+    install(&home, &[&["claude", "--hooks"], &file[..]].concat());
+    std::fs::remove_file(file[1]).unwrap();
+    let shown = install(&home, &["claude", "--uninstall", "--print"]);
+    assert!(
+        shown.contains("remove the hooks") && !shown.contains("UserPromptSubmit"),
+        "{shown}"
+    );
+    let script =
+        "#!/bin/sh\necho 'No user-scoped MCP server found with name: context' >&2; exit 1\n";
+    write(&home, "claude", script);
+    let program = home.path().join("claude");
+    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o700)).unwrap();
+    let said = install(&home, &["claude", "--uninstall"]);
+    assert!(said.contains("nothing to remove"), "{said}");
+    std::fs::remove_file(program).unwrap();
+    assert_eq!(tree(home.path()), before);
 }
 
 #[test]

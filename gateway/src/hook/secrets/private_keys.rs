@@ -1,6 +1,6 @@
 //! Private keys in the formats of their programs, and the seeds of wallets.
 
-use super::found::{Secret, up_to, words};
+use super::found::{Secret, up_to};
 
 pub(super) fn find(text: &str) -> Vec<Secret> {
     let mut found = pem(text);
@@ -106,8 +106,13 @@ fn seed_phrases(text: &str) -> Vec<Secret> {
         for (at, _) in folded.match_indices(name) {
             let after = at + name.len();
             let mut run: Vec<(usize, &str)> = Vec::new();
-            // The phrase may stand in the next line, and be numbered or quoted.
-            for (place, raw) in words(up_to(&text[after..], MAX_PHRASE)).take(60) {
+            // The phrase may stand in the next line, be numbered or quoted, and have commas or hyphens for spaces.
+            let rest = up_to(&text[after..], MAX_PHRASE);
+            let words = rest
+                .split(|c: char| c.is_whitespace() || ",;:=|-_\"'[]".contains(c))
+                .filter(|raw| !raw.is_empty());
+            for raw in words.take(60) {
+                let place = raw.as_ptr() as usize - rest.as_ptr() as usize;
                 let word = raw.trim_matches(|c: char| !c.is_ascii_alphabetic());
                 let is_of_list =
                     (3..=8).contains(&word.len()) && word.bytes().all(|b| b.is_ascii_lowercase());

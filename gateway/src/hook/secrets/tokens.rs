@@ -237,8 +237,7 @@ pub(super) fn find(text: &str) -> Vec<Secret> {
     let mut found = Vec::new();
     let mut at = 0;
     while at < bytes.len() {
-        // A token begins a word.
-        if at > 0 && bytes[at - 1].is_ascii_alphanumeric() || !bytes[at].is_ascii_alphanumeric() {
+        if !begins_word(bytes, at) {
             at += 1;
             continue;
         }
@@ -255,6 +254,15 @@ pub(super) fn find(text: &str) -> Vec<Secret> {
     }
     found.extend(password_hashes(text));
     found
+}
+
+/// Whether a word, and perhaps a token, begins here. It may follow an escape such as `\n` or `%3D`.
+fn begins_word(bytes: &[u8], at: usize) -> bool {
+    let before = &bytes[..at];
+    let is_after_escape = matches!(before, [.., b'\\', b'n' | b'r' | b't'])
+        || matches!(before, [.., b'%', a, b] if a.is_ascii_hexdigit() && b.is_ascii_hexdigit());
+    let is_after_word = before.last().is_some_and(u8::is_ascii_alphanumeric);
+    bytes[at].is_ascii_alphanumeric() && (is_after_escape || !is_after_word)
 }
 
 fn token_at(bytes: &[u8], at: usize) -> Option<(usize, &'static str)> {
@@ -405,4 +413,22 @@ fn password_hashes(text: &str) -> Vec<Secret> {
         }
     }
     found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::find;
+
+    #[test]
+    fn a_token_begins_a_word_and_may_follow_an_escape() {
+        let token = format!("ghp_{}", "a1B2".repeat(9));
+        for before in ["", "x ", "key_", "%a-", r#"{"env": "A=1\n"#, "u%3D"] {
+            let found = find(&format!("{before}{token}"));
+            assert_eq!(found.len(), 1, "{before}");
+            assert_eq!(found[0].range.start, before.len(), "{before}");
+        }
+        for before in ["x", "n", "%3Dx"] {
+            assert!(find(&format!("{before}{token}")).is_empty(), "{before}");
+        }
+    }
 }

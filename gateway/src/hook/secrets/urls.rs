@@ -3,7 +3,7 @@
 use super::found::{MAX_JUDGED, Secret, up_to};
 use super::values::is_placeholder;
 
-/// The password in `scheme://user:password@host`, and the token in `scheme://TOKEN@host`.
+/// The password in `scheme://user:password@host`, and the token in `scheme://TOKEN@host` and `scheme://TOKEN:@host`.
 pub(super) fn find(text: &str) -> Vec<Secret> {
     let mut found = Vec::new();
     // The end of the current run of characters that URLs have, its last `@`, and the end of the secret in it.
@@ -41,14 +41,45 @@ pub(super) fn find(text: &str) -> Vec<Secret> {
                     .bytes()
                     .all(|b| b.is_ascii_digit())
         });
-        let password = &userinfo[colon + 1..];
-        if !is_host && !password.is_empty() && !is_placeholder(up_to(password, MAX_JUDGED)) {
+        let (user, password) = (&userinfo[..colon], &userinfo[colon + 1..]);
+        // A token may be in the place of the user, as `https://TOKEN:x-oauth-basic@github.com` has it.
+        let is_token = user.len() >= 16 && matches!(password, "" | "x-oauth-basic");
+        let (secret, range, kind) = if is_token {
+            (user, start..start + colon, "credentials")
+        } else {
+            (password, start + colon + 1..last, "password")
+        };
+        if !is_host && !secret.is_empty() && !is_placeholder(up_to(secret, MAX_JUDGED)) {
             until = last;
-            found.push(Secret {
-                range: last - password.len()..last,
-                kind: "password",
-            });
+            found.push(Secret { range, kind });
         }
     }
     found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::redact;
+
+    #[test]
+    fn a_token_is_removed_with_and_without_a_password_after_it() {
+        let token = "c0ffee5a1adf00dc0ffee5a1adf00dc0ffee5a1a";
+        for end in [
+            "@h.example/r",
+            ":@h.example/r",
+            ":x-oauth-basic@h.example/r",
+        ] {
+            let text = redact(&format!("git clone https://{token}{end}"));
+            assert_eq!(
+                text.text,
+                format!("git clone https://[removed: credentials]{end}")
+            );
+        }
+        for text in [
+            "https://a-long-host-name.example:/path/me@example.org",
+            "ftp://anonymous:@h.example/",
+        ] {
+            assert_eq!(redact(text).removed, 0, "{text}");
+        }
+    }
 }
