@@ -25,7 +25,7 @@ mod value;
 mod write;
 
 pub use object::Object;
-pub use status::{error_from_status, status_from_error};
+pub use status::{error_from_status, is_from_service, status_from_error};
 
 /// The serialized `FileDescriptorSet` of the contract, for server reflection.
 pub const FILE_DESCRIPTOR_SET: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/descriptors.bin"));

@@ -70,6 +70,15 @@ pub fn error_from_status(status: &Status) -> Error {
     error
 }
 
+/// Whether the service sent this status. The status of a proxy or of a broken connection has no reason of the service.
+#[must_use]
+pub fn is_from_service(status: &Status) -> bool {
+    let details = status.get_error_details();
+    details
+        .error_info()
+        .is_some_and(|info| info.domain == DOMAIN)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -124,6 +124,7 @@ pub(crate) async fn post_json(
     let reply = String::from_utf8_lossy(&reply);
     let (head, body) = reply
         .split_once("\r\n\r\n")
+        .filter(|(head, body)| content_length(head).is_none_or(|length| length == body.len()))
         .ok_or("the service that serves this database sent an incomplete response")?;
     if head.starts_with("HTTP/1.1 200") {
         return Ok(body.to_owned());
@@ -133,4 +134,28 @@ pub(crate) async fn post_json(
         .as_str()
         .unwrap_or("the service that serves this database refused the command")
         .to_owned())
+}
+
+/// The length of a body, as its head states it.
+fn content_length(head: &str) -> Option<usize> {
+    let mut headers = head.lines().filter_map(|line| line.split_once(':'));
+    let (_, length) = headers.find(|(name, _)| name.eq_ignore_ascii_case("content-length"))?;
+    length.trim().parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_response_that_ends_early_is_not_printed_as_a_whole_one() {
+        for (body, is_whole) in [("line 1\nline 2\n", true), ("line 1\n", false)] {
+            let (stream, mut service) = UnixStream::pair().unwrap();
+            let reply = format!("HTTP/1.1 200 OK\r\ncontent-length: 14\r\n\r\n{body}");
+            service.write_all(reply.as_bytes()).await.unwrap();
+            service.shutdown().await.unwrap();
+            let printed = post_json(stream, ADMIN_ROUTE, "{}").await;
+            assert_eq!(printed.is_ok_and(|text| text == body), is_whole, "{body}");
+        }
+    }
 }

@@ -317,9 +317,10 @@ mod tests {
 
     #[tokio::test]
     async fn a_free_slot_goes_to_the_waiting_caller_that_holds_the_fewest() {
-        let admission = Admission::new(2, 8, true);
-        let one = admission.enter(owner("one")).await.unwrap();
-        let two = admission.enter(owner("two")).await.unwrap();
+        let admission = Admission::new(4, 8, true);
+        let hold = |name| admission.try_enter(owner(name)).unwrap();
+        let (one, two, _others) = (hold("one"), hold("two"), [hold("two"), hold("four")]);
+        // It waits longest and may hold two slots, but it holds one already.
         let mut again = Box::pin(admission.enter(owner("one")));
         assert!(again.as_mut().now_or_never().is_none());
         let mut late = Box::pin(admission.enter(owner("three")));

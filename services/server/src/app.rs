@@ -27,8 +27,8 @@ use crate::request_log::RequestLog;
 use crate::rights::Rights;
 use crate::transport::Transport;
 
-/// Concurrent requests without credentials: health checks, metrics, documentation, the page and sign-in. One network may
-/// use half of them.
+/// Concurrent requests without credentials: health checks, metrics, documentation, the page and sign-in. One network
+/// may use half of them.
 const PUBLIC_REQUESTS: usize = 64;
 /// Concurrent streams without credentials: gRPC's `Health/Watch` and reflection. One network may use half of them. Each
 /// client behind a proxy may have one for as long as it runs.

@@ -316,10 +316,15 @@ mod tests {
             )
         };
         for body in [bytes_every(0, 1, 0), bytes_every(1, 20, 100)] {
+            let started = Instant::now();
             let error = body.collect().await.unwrap_err();
             assert_eq!(
                 error.downcast_ref::<Error>().unwrap().reason,
                 Reason::DeadlineExceeded
+            );
+            assert!(
+                started.elapsed() < 2 * WINDOW,
+                "it is cut in its first window"
             );
         }
         let mut steady = bytes_every(WINDOW_BYTES, 29, 10);

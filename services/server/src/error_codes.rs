@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use context_model::{Error, Reason};
 use http::StatusCode;
 use tonic::{Code, Status};
+use tracing::Level;
 
 /// The gRPC code and the HTTP status of a reason.
 #[must_use]
@@ -166,7 +167,18 @@ pub fn status(error: &Error) -> Status {
 pub(crate) fn log(error: &Error) {
     crate::logging::note_reason(error.reason);
     let reason = error.reason.as_str();
-    let (_, status) = codes(error.reason);
+    match level(error) {
+        Level::ERROR => tracing::error!(reason, causes = causes(error), "Failed: {error}"),
+        Level::WARN if error.reason == Reason::DeadlineExceeded => {
+            tracing::warn!(reason, "Failed: {error}")
+        }
+        Level::WARN => tracing::warn!(reason, "Refused: {error}"),
+        // Not logged in full, because the message may repeat data of the caller.
+        _ => tracing::debug!(reason, "Rejected a request"),
+    }
+}
+
+fn level(error: &Error) -> Level {
     match error.reason {
         // Warnings without causes: nothing is wrong with the service. Under load there are thousands of
         // them, and the metrics count them.
@@ -174,14 +186,13 @@ pub(crate) fn log(error: &Error) {
         | Reason::ProviderUnavailable
         | Reason::IssuerUnavailable
         | Reason::Overloaded
-        | Reason::ShuttingDown => {
-            tracing::warn!(reason, "Refused: {error}")
-        }
-        _ if status.is_server_error() => {
-            tracing::error!(reason, causes = causes(error), "Failed: {error}")
-        }
-        // Not logged in full, because the message may repeat data of the caller.
-        _ => tracing::debug!(reason, "Rejected a request"),
+        | Reason::ShuttingDown => Level::WARN,
+        // A client causes it at will, with a short deadline or a slow body.
+        Reason::DeadlineExceeded => Level::WARN,
+        // Without a cause, the database is a copy, which refuses every write.
+        Reason::StorageReadOnly if std::error::Error::source(error).is_none() => Level::WARN,
+        reason if codes(reason).1.is_server_error() => Level::ERROR,
+        _ => Level::DEBUG,
     }
 }
 
@@ -234,4 +245,21 @@ fn code_name(code: Code) -> String {
         name.push(letter.to_ascii_uppercase());
     }
     name
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_clients_can_cause_at_will_is_no_error_in_the_log() {
+        let at = |reason| level(&Error::new(reason, "a sentence"));
+        assert_eq!(at(Reason::DeadlineExceeded), Level::WARN);
+        assert_eq!(at(Reason::StorageReadOnly), Level::WARN, "of a copy");
+        let cause = std::io::Error::from(std::io::ErrorKind::ReadOnlyFilesystem);
+        let read_only = Error::new(Reason::StorageReadOnly, "a sentence").with_source(cause);
+        assert_eq!(level(&read_only), Level::ERROR);
+        assert_eq!(at(Reason::StoreUnavailable), Level::ERROR);
+        assert_eq!(at(Reason::InvalidArgument), Level::DEBUG);
+    }
 }

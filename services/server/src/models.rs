@@ -1,5 +1,7 @@
 //! Chooses the embedding model from the settings and the model files.
 
+use std::fs::File;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -56,10 +58,18 @@ pub fn cache_directory() -> PathBuf {
 /// # Errors
 /// The file cannot be written.
 pub fn choose_fetched(cache: &Path, model: &Fetchable) -> std::io::Result<()> {
-    // Written beside the file first, so that a full disk does not empty it.
-    let written = cache.join("chosen.new");
-    std::fs::write(&written, model.name)?;
-    std::fs::rename(written, cache.join(CHOSEN))
+    // A partial name would select the default model. Several processes may do this at once, each with its own draft.
+    let draft = cache.join(format!("{CHOSEN}.{}", std::process::id()));
+    let written = File::create(&draft)
+        .and_then(|mut file| {
+            file.write_all(model.name.as_bytes())?;
+            file.sync_all()
+        })
+        .and_then(|()| std::fs::rename(&draft, cache.join(CHOSEN)));
+    if written.is_err() {
+        let _ = std::fs::remove_file(&draft);
+    }
+    written
 }
 
 /// The directory of the model that was fetched last, or of the default one.
@@ -753,5 +763,23 @@ mod tests {
             "--embedding-model=bge-small-en-v1.5",
         ];
         assert_eq!(chosen(&flags, cache.path()), bge);
+    }
+
+    #[test]
+    fn the_name_of_the_fetched_model_is_replaced_as_a_whole() {
+        let cache = tempfile::tempdir().expect("a temporary directory");
+        let (chosen, old) = (cache.path().join(CHOSEN), cache.path().join("old"));
+        let named = |name| Fetchable::named(name).expect("a model");
+        choose_fetched(cache.path(), &named(DEFAULT_MODEL)).expect("written");
+        // Another link to the file still has what was in it, unless it was overwritten in place.
+        std::fs::hard_link(&chosen, &old).expect("a link");
+        choose_fetched(cache.path(), &named("bge-small-en-v1.5")).expect("written");
+        let read = |path| std::fs::read_to_string(path).expect("a file");
+        assert_eq!(
+            [read(chosen), read(old)],
+            ["bge-small-en-v1.5", DEFAULT_MODEL]
+        );
+        let files = std::fs::read_dir(cache.path()).expect("a directory");
+        assert_eq!(files.count(), 2, "no draft remains");
     }
 }

@@ -76,8 +76,8 @@ impl Gather {
     }
 
     /// Sends a group's request and replies to its callers. One caller's bad texts must not fail the others: a group
-    /// that fails because of its texts is halved until the caller with the bad texts is alone. After an internal failure
-    /// of the provider each caller's texts are sent alone, once.
+    /// that fails because of its texts is halved until the caller with the bad texts is alone. After an internal
+    /// failure of the provider each caller's texts are sent alone, once.
     async fn send(&self, group: Group) {
         let mut groups = vec![group];
         while let Some(Group {

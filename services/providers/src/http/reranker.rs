@@ -156,10 +156,10 @@ impl Reranker for HttpReranker {
     }
 
     async fn rerank(&self, query: &str, texts: Vec<String>) -> Result<Vec<f64>, ProviderError> {
-        // A search waits for the scores, so the requests are sent concurrently.
         if texts.is_empty() {
             return Ok(Vec::new());
         }
+        // A search waits for the scores, so the requests are sent concurrently.
         let batches = texts.chunks(self.dialect.max_texts());
         let requests: Vec<Value> = batches
             .clone()

@@ -11,7 +11,7 @@ use super::value::{Url, number, path, switch};
 /// The providers of embeddings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum EmbeddingProvider {
-    /// The first that works
+    /// Chosen by the other settings and the downloaded models
     Auto,
     /// A model inside the service
     Local,

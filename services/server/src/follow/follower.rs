@@ -6,7 +6,6 @@ use std::time::Duration;
 use backon::{BackoffBuilder as _, ExponentialBackoff, ExponentialBuilder};
 use context_engine::{Clock as _, SystemClock};
 use context_model::{Artifact, ArtifactId, Change, ContentType, Entry, Error, Reason, Result};
-use context_proto::error_from_status;
 use context_proto::v1 as pb;
 use context_proto::v1::watch_response::Frame;
 use context_store::{
@@ -19,7 +18,7 @@ use tokio::sync::watch;
 use tonic::Streaming;
 
 use super::batch::Batch;
-use super::source::{Source, current_version};
+use super::source::{Source, current_version, source_error};
 use crate::metrics::CopyMetrics;
 
 /// The source sends a frame at least every 15 seconds. After this long without one, the connection counts as lost.
@@ -111,7 +110,7 @@ impl Follower {
         loop {
             // Changes that have arrived are written together, at the latest when the stream pauses.
             let frame = match frames.message().now_or_never() {
-                Some(frame) => frame.map_err(|status| error_from_status(&status))?,
+                Some(frame) => frame.map_err(|status| source_error(&status))?,
                 None => {
                     if batch.is_due(true) {
                         self.write(&mut batch).await?;
@@ -370,7 +369,7 @@ fn row(change: &Change) -> Option<Row> {
 /// The next frame, which must come soon.
 async fn next(frames: &mut Streaming<pb::WatchResponse>) -> Result<Option<pb::WatchResponse>> {
     match tokio::time::timeout(SILENCE, frames.message()).await {
-        Ok(frame) => frame.map_err(|status| error_from_status(&status)),
+        Ok(frame) => frame.map_err(|status| source_error(&status)),
         Err(_) => Err(Error::new(
             Reason::StoreUnavailable,
             "the source sent nothing for 45 seconds",
@@ -415,4 +414,39 @@ fn copy_error(error: StoreError) -> Error {
 
 fn file_error(error: std::io::Error) -> Error {
     copy_error(StoreError::Internal(error.into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use context_proto::status_from_error;
+    use tonic::{Code, Status};
+
+    use super::*;
+
+    #[test]
+    fn a_refusal_ends_a_copy_only_if_the_service_itself_sent_it() {
+        for (code, reason) in [
+            (Code::Unauthenticated, Reason::Unauthenticated),
+            (Code::PermissionDenied, Reason::ScopeMissing),
+            (Code::InvalidArgument, Reason::InvalidArgument),
+            (Code::FailedPrecondition, Reason::FeatureUnavailable),
+        ] {
+            let refused = status_from_error(&Error::new(reason, "refused"), code);
+            let ended = ended_by(source_error(&refused));
+            assert!(matches!(ended, Ended::Stopped(_)), "{code}");
+        }
+        // The codes that tonic gives the HTTP statuses 400, 401, 403 and 404 of a proxy.
+        for code in [
+            Code::Internal,
+            Code::Unauthenticated,
+            Code::PermissionDenied,
+            Code::Unimplemented,
+        ] {
+            let ended = ended_by(source_error(&Status::new(code, "no route")));
+            assert!(
+                matches!(ended, Ended::Cut(why) if why == "no route"),
+                "{code}"
+            );
+        }
+    }
 }

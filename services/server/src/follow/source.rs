@@ -7,17 +7,17 @@ use backon::{ExponentialBuilder, Retryable as _};
 use context_model::{
     Artifact, Entry, Error, GetArtifactVersionReply, Reason, Result, expand_variables, shown_url,
 };
-use context_proto::error_from_status;
 use context_proto::v1 as pb;
 use context_proto::v1::artifact_service_client::ArtifactServiceClient;
 use context_proto::v1::change_service_client::ChangeServiceClient;
 use context_proto::v1::context_service_client::ContextServiceClient;
+use context_proto::{error_from_status, is_from_service};
 use context_store::CopiedVersion;
 use hyper_util::rt::TokioIo;
 use tokio::net::UnixStream;
 use tonic::metadata::AsciiMetadataValue;
 use tonic::transport::{Channel, Endpoint};
-use tonic::{Request, Streaming};
+use tonic::{Request, Status, Streaming};
 use tower::service_fn;
 
 /// The environment variables of the key for the source, as for the gateway. There is no flag, because other users of
@@ -164,9 +164,7 @@ impl Source {
         let mut client =
             ChangeServiceClient::new(self.channel.clone()).max_decoding_message_size(usize::MAX);
         let reply = client.watch(request).await;
-        Ok(reply
-            .map_err(|status| error_from_status(&status))?
-            .into_inner())
+        Ok(reply.map_err(|status| source_error(&status))?.into_inner())
     }
 
     /// The owner's revision at the source now.
@@ -178,7 +176,7 @@ impl Source {
         let mut client = ChangeServiceClient::new(self.channel.clone());
         let reply = client.list_changes(request).await;
         Ok(reply
-            .map_err(|status| error_from_status(&status))?
+            .map_err(|status| source_error(&status))?
             .into_inner()
             .revision)
     }
@@ -194,7 +192,7 @@ impl Source {
             let mut client = ContextServiceClient::new(self.channel.clone())
                 .max_decoding_message_size(usize::MAX);
             let reply = client.get_context_by_ids(request).await;
-            let reply = reply.map_err(|status| error_from_status(&status))?;
+            let reply = reply.map_err(|status| source_error(&status))?;
             let found = reply.into_inner().contexts.pop();
             found.map(Entry::try_from).transpose()
         };
@@ -218,7 +216,7 @@ impl Source {
             let mut client = ArtifactServiceClient::new(self.channel.clone())
                 .max_decoding_message_size(usize::MAX);
             let reply = client.get_artifact_version(request).await;
-            let reply = reply.map_err(|status| error_from_status(&status))?;
+            let reply = reply.map_err(|status| source_error(&status))?;
             GetArtifactVersionReply::try_from(reply.into_inner())
         };
         match retried(fetch).await {
@@ -251,6 +249,17 @@ impl Source {
             request.metadata_mut().insert("authorization", key);
         }
         Ok(request)
+    }
+}
+
+/// The error in a status. One that the service itself did not send is retried, whatever its code is: a proxy that
+/// responds with 401, 403 or 404 while it restarts is no refusal by the source.
+pub fn source_error(status: &Status) -> Error {
+    let error = error_from_status(status);
+    if is_from_service(status) {
+        error
+    } else {
+        Error::new(Reason::StoreUnavailable, error.message)
     }
 }
 
