@@ -134,8 +134,10 @@ mod tests {
                 ..StoreContextRequest::default()
             };
             let contexts = &engine.contexts;
-            let stored = contexts.store_context(&Caller::local(), request, WriteContext::default());
-            stored.await.expect("stored");
+            contexts
+                .store_context(&Caller::local(), request, WriteContext::default())
+                .await
+                .expect("stored");
         }
         assert_eq!(
             sample(&*store).await.expect("a sample"),
