@@ -2,8 +2,8 @@ use serde::de::DeserializeOwned;
 
 use crate::{Error, RESERVED_KEY, ReservedKey, Result, nearest};
 
-/// Reads a request from JSON. Every JSON transport uses this function, so that type errors read the
-/// same on all.
+/// Reads a request from JSON. MCP uses this function and REST [`decode_slice`], so that type errors read the same on
+/// both.
 ///
 /// # Errors
 /// `INVALID_ARGUMENT` with the path of the unknown field or of the field with a wrong type.
@@ -48,8 +48,10 @@ pub fn decode_slice<T: DeserializeOwned>(body: &[u8]) -> Result<T> {
 fn violation(error: &serde_path_to_error::Error<serde_json::Error>) -> Error {
     let path = error.path().to_string();
     let mut text = error.inner().to_string();
-    // serde_json adds the position in the body. It means nothing for a value that was parsed before.
-    if let Some(at) = text.rfind(" at line ") {
+    // When serde_json reads text, it adds the position. The path replaces it.
+    if error.inner().line() > 0
+        && let Some(at) = text.rfind(" at line ")
+    {
         text.truncate(at);
     }
     if text.starts_with("unknown field ") {
@@ -171,6 +173,12 @@ mod tests {
         assert_eq!(
             error.message,
             "`colour` is not a parameter; allowed: `limit`, `offset`, `name`, `min_revision`"
+        );
+        let error =
+            decode::<crate::ListThreadsRequest>(serde_json::json!({"x at line 1": 1})).unwrap_err();
+        assert_eq!(
+            error.message,
+            "`x at line 1` is not a parameter; allowed: `limit`, `offset`, `name`, `min_revision`"
         );
     }
 

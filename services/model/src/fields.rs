@@ -1,4 +1,4 @@
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -145,10 +145,9 @@ pub fn count_keys(
     let mut counts: BTreeMap<String, i64> = BTreeMap::new();
     let mut bytes = 0;
     for object in objects {
-        // `{"a.b": 1, "a": {"b": 2}}` has the path `a.b` twice, and is one entry.
-        let mut seen = HashSet::new();
-        paths(&object, "", &mut seen);
-        for path in seen.into_iter().filter(|path| begins(path, prefix)) {
+        let mut found = Vec::new();
+        paths(&object, "", &mut found);
+        for path in found.into_iter().filter(|path| begins(path, prefix)) {
             if let Some(count) = counts.get_mut(&path) {
                 *count += 1;
             } else {
@@ -169,8 +168,8 @@ pub fn count_keys(
     keys
 }
 
-/// Adds the paths of an object's fields to `found`. The recursion ends where a path has too many segments.
-fn paths(object: &JsonObject, above: &str, found: &mut HashSet<String>) {
+/// Adds the paths of an object's fields to `found`, each once. The recursion ends where a path has too many segments.
+fn paths(object: &JsonObject, above: &str, found: &mut Vec<String>) {
     for (key, value) in object {
         let path = match above {
             "" => key.clone(),
@@ -182,7 +181,7 @@ fn paths(object: &JsonObject, above: &str, found: &mut HashSet<String>) {
         }
         match value {
             Value::Object(inner) if !inner.is_empty() => paths(inner, &path, found),
-            _ => _ = found.insert(path),
+            _ => found.push(path),
         }
     }
 }

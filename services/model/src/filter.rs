@@ -184,7 +184,7 @@ mod tests {
         for (filter, expected) in [
             (
                 json!({"key": "a b"}),
-                "`metadata_filters[0].key` is `a b`; it must be a path of 1 to 32 segments of letters, digits, `_` and `-`, joined by dots; `metadata_filters[0].value` is required: `eq` compares with a value",
+                "`metadata_filters[0].key` is `a b`; it must be a path of 1 to 32 segments of ASCII letters, digits, `_` and `-`, joined by dots; `metadata_filters[0].value` is required: `eq` compares with a value",
             ),
             (
                 json!({"key": "a", "operator": "like", "value": 1}),
@@ -221,6 +221,20 @@ mod tests {
         ] {
             assert_eq!(parse(json!([filter])).unwrap_err(), expected);
         }
+    }
+
+    #[test]
+    fn a_malformed_key_of_metadata_is_named_as_a_key() {
+        let mut violations = Violations::default();
+        let input = FilterInput {
+            metadata: json!({"größe": 1}).as_object().cloned(),
+            ..FilterInput::default()
+        };
+        let _ = Filter::parse(input, &mut violations);
+        assert_eq!(
+            violations.finish(()).unwrap_err().message,
+            "`metadata` has the key `größe`; a key must be a path of 1 to 32 segments of ASCII letters, digits, `_` and `-`, joined by dots, at most 512 characters"
+        );
     }
 
     #[test]

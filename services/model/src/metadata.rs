@@ -128,7 +128,7 @@ fn to_string(json: &impl Serialize) -> String {
     }
 }
 
-/// The case folding of every case-insensitive comparison: Unicode lower case. It is done here and
+/// The case folding of metadata filters and of substring search in artifacts: Unicode lower case. It is done here and
 /// never by a database, so that both databases agree.
 #[must_use]
 pub fn fold(text: &str) -> String {

@@ -1,5 +1,5 @@
-/// A key that JSON may not have. serde_json parses the string after it as JSON (feature `raw_value`, which a dependency
-/// turns on), so a text within a string could grow without having been counted.
+/// A key that JSON may not have. serde_json parses the string after it as JSON (feature `raw_value`), so the values in
+/// that string would take memory without having been counted.
 pub const RESERVED_KEY: &str = "$serde_json::private::RawValue";
 
 /// Looks for the key [`RESERVED_KEY`] in JSON text that is read in pieces. Escapes are decoded.

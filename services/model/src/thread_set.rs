@@ -59,6 +59,23 @@ impl ThreadSet {
                 Some(prefix) if prefix.trim().is_empty() => {
                     violations.push(&field, format!("`{field}` is only `*`, which restricts nothing; put the start of the names before it"));
                 }
+                // Unlike those of a name, blanks at the end count.
+                Some(prefix)
+                    if prefix
+                        .trim_start()
+                        .chars()
+                        .nth(ThreadId::MAX_CHARS)
+                        .is_some() =>
+                {
+                    violations.push(
+                        &field,
+                        format!(
+                            "`{field}` has {} characters before the `*`; the maximum is {}",
+                            prefix.trim_start().chars().count(),
+                            ThreadId::MAX_CHARS
+                        ),
+                    );
+                }
                 // Names have no leading blanks, so prefixes have none either.
                 Some(prefix) => {
                     let whole = ThreadId::parse(prefix, &field, violations);
@@ -185,6 +202,8 @@ mod tests {
             &["a\0"],
             &["a\0*"],
             &[&"x".repeat(257)],
+            &[&format!("{}*", "x".repeat(257))],
+            &[&format!("x{}*", " ".repeat(256))],
         ] {
             assert_eq!(set(bad), None, "{bad:?}");
         }

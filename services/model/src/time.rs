@@ -2,7 +2,7 @@ use std::fmt;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use time::format_description::well_known::Rfc3339;
-use time::{Date, Month, OffsetDateTime, PrimitiveDateTime, Time, UtcOffset};
+use time::{Date, Month, OffsetDateTime, PrimitiveDateTime, Time};
 
 /// A point in time in UTC: microseconds since 1970-01-01T00:00:00Z.
 ///
@@ -39,7 +39,7 @@ impl Timestamp {
             } else {
                 Time::MIDNIGHT
             };
-            return Self::from_utc(PrimitiveDateTime::new(date, time).assume_utc()).ok_or(FORMS);
+            return Self::from_moment(PrimitiveDateTime::new(date, time).assume_utc()).ok_or(FORMS);
         }
         // RFC 3339 requires an offset; a space instead of `T` is common in scripts.
         let mut owned = text.replacen(' ', "T", 1);
@@ -59,10 +59,11 @@ impl Timestamp {
                 )
             })
             .map_err(|_| FORMS)?;
-        Self::from_utc(moment.to_offset(UtcOffset::UTC)).ok_or(FORMS)
+        Self::from_moment(moment).ok_or(FORMS)
     }
 
-    fn from_utc(moment: OffsetDateTime) -> Option<Self> {
+    /// `None` outside [`RANGE`]. An offset can move a moment beyond the year 9999, where `to_offset` would panic.
+    fn from_moment(moment: OffsetDateTime) -> Option<Self> {
         let micros = i64::try_from(moment.unix_timestamp_nanos().div_euclid(1000)).ok()?;
         RANGE.contains(&micros).then_some(Self(micros))
     }
@@ -191,6 +192,8 @@ mod tests {
             ("2025-11-29T25:00:00", false, "must be "),
             ("0000-11-29", false, "must be "),
             ("２０２５-11", false, "must be "),
+            ("9999-12-31T23:59:59-01:00", false, "must be "),
+            ("0001-01-01T00:00:00+01:00", false, "must be "),
         ] {
             assert_eq!(shown(text, end), expected, "{text}");
         }

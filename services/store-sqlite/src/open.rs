@@ -106,7 +106,7 @@ pub enum OpenError {
     },
     /// A metadata field to be indexed is not a path.
     #[error(
-        "METADATA_INDEXED_FIELDS names `{field}`; a field is a path of 1 to 32 segments of letters, digits, `_` and `-`, joined by dots"
+        "METADATA_INDEXED_FIELDS names `{field}`; a field is a path of 1 to 32 segments of ASCII letters, digits, `_` and `-`, joined by dots"
     )]
     IndexedField {
         /// The field as given.

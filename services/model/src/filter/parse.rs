@@ -15,7 +15,12 @@ const MAX_LIST: usize = 100;
 
 /// Parses a member of `metadata`. It means equality, typed and case-sensitive.
 pub(super) fn equality(key: &str, value: Value, violations: &mut Violations) -> Option<Condition> {
-    let path = path(key, format_args!("metadata"), violations);
+    let path = MetadataPath::parse(key).or_else(|| {
+        let (key, form, max) = (shorten(key), MetadataPath::FORM, MetadataPath::MAX_CHARS);
+        let rule =
+            format_args!("has the key `{key}`; a key must be {form}, at most {max} characters");
+        refuse(format_args!("metadata"), rule, violations)
+    });
     let field = format_args!("metadata.{}", shorten(key));
     let value = scalar(value, true, field, For(None), violations);
     Some(Condition {
@@ -40,7 +45,7 @@ pub(super) fn condition(
         case_sensitive,
     } = filter;
     let field = format_args!("metadata_filters[{index}]");
-    let path = path(&key, format_args!("{field}.key"), violations);
+    let path = MetadataPath::parse_under(&key, format_args!("{field}.key"), violations);
     let name = operator.as_deref().unwrap_or("eq");
     let Some(operator) = Operator::ALL.into_iter().find(|o| o.as_str() == name) else {
         let names = Operator::ALL.map(Operator::as_str).join(", ");
@@ -64,10 +69,6 @@ pub(super) fn condition(
 fn refuse<T>(field: Arguments<'_>, rule: Arguments<'_>, violations: &mut Violations) -> Option<T> {
     violations.push(field.to_string(), format!("`{field}` {rule}"));
     None
-}
-
-fn path(key: &str, field: Arguments<'_>, violations: &mut Violations) -> Option<MetadataPath> {
-    MetadataPath::parse_under(key, field, violations)
 }
 
 /// The value of a condition, which is parsed according to its operator.

@@ -11,6 +11,9 @@ use crate::entry::shorten;
 pub struct MetadataPath(Vec<String>);
 
 impl MetadataPath {
+    /// The form of a path, for an error message.
+    pub(super) const FORM: &str =
+        "a path of 1 to 32 segments of ASCII letters, digits, `_` and `-`, joined by dots";
     /// Maximum number of segments.
     pub const MAX_SEGMENTS: usize = 32;
     /// Maximum number of characters in the whole path.
@@ -49,9 +52,9 @@ impl MetadataPath {
             violations.push(
                 field.to_string(),
                 format!(
-                    "`{field}` is `{}`; it must be a path of 1 to {} segments of letters, digits, `_` and `-`, joined by dots",
+                    "`{field}` is `{}`; it must be {}",
                     shorten(text),
-                    Self::MAX_SEGMENTS
+                    Self::FORM
                 ),
             );
         }
