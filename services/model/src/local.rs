@@ -170,10 +170,11 @@ pub fn absolute(path: &Path) -> PathBuf {
     }
 }
 
+/// HOME, or without it the directory that the system has for this user.
 fn home() -> PathBuf {
-    std::env::var_os("HOME")
-        .filter(|home| !home.is_empty())
-        .map_or_else(std::env::temp_dir, PathBuf::from)
+    std::env::home_dir()
+        .filter(|home| !home.as_os_str().is_empty())
+        .unwrap_or_else(std::env::temp_dir)
 }
 
 /// FNV-1a with 64 bits. Only a file name depends on it, and it must be the same in every build.

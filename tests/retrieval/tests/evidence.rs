@@ -17,6 +17,7 @@ fn check(database: &[&str]) {
         .args(database)
         .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/data/evidence.jsonl"))
         .env_clear()
+        .env("HOME", std::env::temp_dir())
         .output()
         .unwrap();
     let failure = String::from_utf8_lossy(&output.stderr);

@@ -30,6 +30,7 @@ fn table(over: &str) -> Vec<String> {
         .args(["--over", over, "--model", MODEL])
         .arg(&set)
         .env_clear()
+        .env("HOME", directory.path())
         .output()
         .unwrap();
     assert!(
