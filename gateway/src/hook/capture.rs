@@ -3,7 +3,8 @@
 //! A message is written to a file first and sent from there. If the process ends or the service is unreachable, the
 //! next hook of the same service sends it.
 
-use std::path::Path;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
 
 use context_model::{JsonObject, Reason, Timestamp};
 use serde_json::json;
@@ -168,14 +169,13 @@ pub async fn send(state: &State, service: &Service) -> Result<usize, String> {
             return Ok(sent);
         };
         let files = state.waiting().map_err(failure)?.files;
-        let mut unreadable = None;
+        let mut skipped = None;
         for files in files.chunks(CHUNK) {
-            let (some, error) = send_some(state, service, files).await?;
-            sent += some;
-            unreadable = unreadable.or(error);
+            sent += send_some(state, service, files, &mut skipped).await?;
         }
-        if let Some(error) = unreadable {
-            return Err(error);
+        // The skipped files wait for the next hook. Another round now would likely fail at them again.
+        if let Some(reason) = skipped {
+            return Err(reason);
         }
     }
 }
@@ -183,25 +183,25 @@ pub async fn send(state: &State, service: &Service) -> Result<usize, String> {
 /// Most messages that are read, and looked up in the service, at once.
 const CHUNK: usize = 50;
 
-/// Returns the number of messages as [`send`] does, and why a file cannot be read, if one cannot.
+/// Returns the number of messages as [`send`] does. When it skips a message, or cannot delete its file, it notes the
+/// reason in `skipped` and goes on.
 async fn send_some(
     state: &State,
     service: &Service,
-    files: &[std::path::PathBuf],
-) -> Result<(usize, Option<String>), String> {
+    files: &[PathBuf],
+    skipped: &mut Option<String>,
+) -> Result<usize, String> {
     let mut messages: Vec<Waiting<'_>> = Vec::new();
-    let mut unreadable = None;
     for file in files {
         match read_message(file) {
             Ok(Some(message)) => messages.push((file, message)),
             // Another process has sent it, or the file is damaged and would stay forever.
-            Ok(None) => drop(std::fs::remove_file(file)),
-            // It waits for the next hook.
+            Ok(None) => delete(file, skipped),
             Err(error) => {
-                unreadable = Some(format!(
+                *skipped = Some(format!(
                     "the waiting message {} cannot be read: {error}",
                     file.display()
-                ))
+                ));
             }
         }
     }
@@ -213,33 +213,59 @@ async fn send_some(
             .into_iter()
             .partition(|(_, message)| message.thread_id == thread_id);
         messages = others;
-        sent += send_thread(state, service, &thread_id, of_thread).await?;
+        sent += send_thread(state, service, &thread_id, of_thread, skipped).await?;
     }
-    Ok((sent, unreadable))
+    Ok(sent)
+}
+
+/// Deletes the file of a message, which another process may have done already.
+fn delete(file: &Path, skipped: &mut Option<String>) {
+    if let Err(error) = std::fs::remove_file(file)
+        && error.kind() != ErrorKind::NotFound
+    {
+        *skipped = Some(format!(
+            "the file {} of a message cannot be deleted: {error}",
+            file.display()
+        ));
+    }
+}
+
+/// Whether other messages may be accepted although one of them, or a search in its thread, failed for this reason.
+const fn may_concern_one(reason: Reason) -> bool {
+    matches!(
+        reason,
+        Reason::Internal | Reason::StorageCorrupt | Reason::InvalidArgument
+    )
 }
 
 /// A message with its file.
-type Waiting<'f> = (&'f std::path::PathBuf, Message);
+type Waiting<'f> = (&'f PathBuf, Message);
 
 async fn send_thread(
     state: &State,
     service: &Service,
     thread_id: &str,
     messages: Vec<Waiting<'_>>,
+    skipped: &mut Option<String>,
 ) -> Result<usize, String> {
     // An idempotency key holds only for a day, so messages that wait longer are recognised by the id in their metadata.
     let ids: Vec<&str> = messages
         .iter()
         .map(|(_, message)| message.id.as_str())
         .collect();
-    let hits = service
-        .search(json!({
-            "thread_id": thread_id,
-            "metadata_filters": [{"key": "message_id", "operator": "in", "value": ids, "case_sensitive": true}],
-            "limit": 100,
-        }))
-        .await
-        .map_err(|error| error.message)?;
+    let search = service.search(json!({
+        "thread_id": thread_id,
+        "metadata_filters": [{"key": "message_id", "operator": "in", "value": ids, "case_sensitive": true}],
+        "limit": 100,
+    }));
+    let hits = match search.await {
+        Ok(hits) => hits,
+        Err(error) if may_concern_one(error.reason) => {
+            *skipped = Some(error.message);
+            return Ok(0);
+        }
+        Err(error) => return Err(error.message),
+    };
     let known: Vec<&str> = hits
         .iter()
         .filter_map(|hit| hit.field("message_id"))
@@ -269,12 +295,32 @@ async fn send_thread(
                 {
                     line.refused = Some(error.message);
                 }
+                Err(error) if may_concern_one(error.reason) => {
+                    *skipped = Some(error.message);
+                    continue;
+                }
                 Err(error) => return Err(error.message),
             }
             let _ = state.log(&line);
         }
-        let _ = std::fs::remove_file(file);
+        delete(file, skipped);
         sent += 1;
     }
     Ok(sent)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::delete;
+
+    #[test]
+    fn a_file_that_cannot_be_deleted_ends_the_sending_and_a_missing_one_does_not() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut skipped = None;
+        delete(&dir.path().join("missing.json"), &mut skipped);
+        assert_eq!(skipped, None);
+        // A directory is not a file that can be deleted, not even by root.
+        delete(dir.path(), &mut skipped);
+        assert!(skipped.is_some_and(|reason| reason.contains("cannot be deleted")));
+    }
 }

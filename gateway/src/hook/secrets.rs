@@ -124,6 +124,7 @@ mod tests {
             ("$5$-", true),
             ("by/", false),
             ("token=", false),
+            (r#"token=\\\"a "#, false),
             ("authorization:", false),
             ("cookie:", false),
             ("a://", false),
@@ -144,6 +145,7 @@ mod tests {
             format!("PASSWORD={value}"),
             format!("Authorization: Bearer {value}"),
             format!("https://u:{value}@h.example"),
+            format!(r#""{{\"password\": \"{value}\"}}""#),
         ] {
             let text = redact(&text).text;
             assert!(!text.contains("s0me"), "{text}");

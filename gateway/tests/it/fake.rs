@@ -56,6 +56,8 @@ pub enum Behaviour {
     /// Returns the sample reply. Its statistics have these features on or off: (fts, semantic, hybrid).
     Features(bool, bool, bool),
     Fail(Status),
+    /// Fails at requests whose JSON has this word, and returns the sample reply to others.
+    FailAt(&'static str, Status),
     /// Never responds.
     Hang,
 }
@@ -203,7 +205,7 @@ impl Fake {
     ) -> Result<Value, Status> {
         self.0.seen.lock().unwrap().push(Seen {
             operation,
-            request,
+            request: request.clone(),
             metadata,
         });
         let behaviour = self.0.behaviour.lock().unwrap().clone();
@@ -219,6 +221,8 @@ impl Fake {
                 Ok(reply)
             }
             Behaviour::Fail(status) => Err(status),
+            Behaviour::FailAt(word, status) if request.to_string().contains(word) => Err(status),
+            Behaviour::FailAt(..) => Ok(sample(operation)),
             Behaviour::Hang => {
                 struct OnDrop<'a>(&'a State);
                 impl Drop for OnDrop<'_> {

@@ -313,6 +313,52 @@ async fn a_message_is_sent_only_to_the_service_for_which_it_was_captured() {
     assert_eq!(texts(&fake), ["While it is down.", "While it is up."]);
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_message_that_the_service_fails_at_waits_and_holds_back_no_other() {
+    let home = Home::new();
+    let fake = Fake::default();
+    let say = |text: &str, session: &str, backend: &str| {
+        let input = json!({"session_id": session, "cwd": home.path(), "prompt_id": text, "last_assistant_message": text});
+        let settings = [
+            ("CONTEXT_BACKEND", backend),
+            ("CONTEXT_HOOK_TIMEOUT_MS", "30000"),
+        ];
+        let hook: &[&str] = &["hook", "claude", "Stop"];
+        utf8(&fire(&home, hook, &input.to_string(), &settings).stderr)
+    };
+    let backend = format!("unix:{}", home.path().join("service.sock").display());
+    say("A poisoned message.", "s1", &backend);
+    say("The second message.", "s1", &backend);
+    let (_socket, _server) = fake.serve(home.path());
+    let stored = || -> Vec<String> {
+        let seen = fake.seen().into_iter();
+        seen.filter(|seen| seen.operation == "store_context")
+            .map(|seen| seen.request["text"].as_str().unwrap().to_owned())
+            .collect()
+    };
+    fake.behave(Behaviour::FailAt(
+        "poisoned",
+        tonic::Status::internal("it broke"),
+    ));
+    let stderr = say("The third message.", "s2", &backend);
+    assert!(stderr.contains("it broke"), "{stderr}");
+    // Each once: the hook does not try the first one again and again.
+    assert_eq!(
+        stored(),
+        [
+            "A poisoned message.",
+            "The second message.",
+            "The third message."
+        ]
+    );
+    fake.behave(Behaviour::Respond);
+    assert_eq!(say("The fourth message.", "s2", &backend), "");
+    assert_eq!(
+        stored()[3..],
+        ["A poisoned message.", "The fourth message."]
+    );
+}
+
 #[test]
 fn the_status_of_hooks_cannot_drive_the_terminal() {
     let home = Home::new();

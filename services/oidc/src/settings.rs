@@ -146,8 +146,13 @@ pub(crate) fn checked(text: &str, local: bool) -> Result<Url, String> {
     if is_plain && is_allowed {
         Ok(url)
     } else {
+        let or_http = if local {
+            " (or http on this machine)"
+        } else {
+            ""
+        };
         Err(format!(
-            "`{shown}` must be an https address (or http on this machine), without a user"
+            "`{shown}` must be an https address{or_http}, without a user, a fragment or white space"
         ))
     }
 }
@@ -239,11 +244,8 @@ mod tests {
             jwks_url: Some(url.to_owned()),
             ..Settings::new(issuer, vec!["a".to_owned()])
         };
-        assert!(
-            keys("https://accounts.example", "http://127.0.0.1/keys")
-                .check()
-                .is_err()
-        );
+        let refusal = keys("https://accounts.example", "http://127.0.0.1/keys").check();
+        assert!(refusal.is_err_and(|why| !why.contains("or http")));
         assert!(
             keys("http://127.0.0.1", "http://127.0.0.1/keys")
                 .check()

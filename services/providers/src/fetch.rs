@@ -2,7 +2,7 @@
 //! and a file is put in place only when it is complete.
 
 use std::error::Error as _;
-use std::fs::{File, OpenOptions};
+use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -243,12 +243,19 @@ async fn download(
         url: url.to_owned(),
         what,
     };
-    let (mut hash, mut have) = hashed(&part, file.bytes).map_err(io)?;
     let mut to = OpenOptions::new()
         .create(true)
+        .read(true)
         .append(true)
         .open(&part)
         .map_err(io)?;
+    // Two downloads would mix their bytes in the file, and each would verify only its own.
+    if matches!(to.try_lock(), Err(TryLockError::WouldBlock)) {
+        return Err(io(std::io::Error::other(
+            "another process is downloading it",
+        )));
+    }
+    let (mut hash, mut have) = hashed(&mut to, file.bytes).map_err(io)?;
     if have < file.bytes {
         let mut response = get(url, have).await.map_err(hub)?;
         if response.status() == StatusCode::OK && have > 0 {
@@ -294,29 +301,21 @@ async fn download(
         });
     }
     to.sync_all().map_err(io)?;
-    drop(to);
     std::fs::rename(&part, target).map_err(|source| FetchError::File {
         path: target.to_owned(),
         source,
     })
 }
 
-/// The hash and the length of a partial download. Removes a file that is longer than `expected`.
-fn hashed(part: &Path, expected: u64) -> std::io::Result<(Sha256, u64)> {
+/// The hash and the length of a partial download. Empties a file that is longer than `expected`.
+fn hashed(part: &mut File, expected: u64) -> std::io::Result<(Sha256, u64)> {
     let mut hash = Sha256::new();
-    let mut file = match File::open(part) {
-        Ok(file) => file,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok((hash, 0)),
-        Err(error) => return Err(error),
-    };
-    if file.metadata()?.len() > expected {
-        drop(file);
-        std::fs::remove_file(part)?;
-        return Ok((hash, 0));
+    if part.metadata()?.len() > expected {
+        part.set_len(0)?;
     }
     let (mut buffer, mut have) = (vec![0; 1 << 16], 0);
     loop {
-        match file.read(&mut buffer)? {
+        match part.read(&mut buffer)? {
             0 => return Ok((hash, have)),
             read => {
                 hash.update(&buffer[..read]);

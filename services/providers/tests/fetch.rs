@@ -167,6 +167,44 @@ async fn another_file_than_expected_is_thrown_away() {
 }
 
 #[tokio::test]
+async fn two_processes_do_not_write_to_one_file() {
+    let (url, requests) = hub(|_, from| ("206 Partial Content", CONTENT[from..].to_vec())).await;
+    let directory = tempfile::tempdir().unwrap();
+    let part = directory.path().join("model.part");
+    std::fs::write(&part, &CONTENT[..10]).unwrap();
+    let other = std::fs::File::open(&part).unwrap();
+    other.try_lock().unwrap();
+    let error = fetch(&MODEL, &url, directory.path(), |_, _, _| ())
+        .await
+        .unwrap_err()
+        .to_string();
+    assert!(error.contains("another process"), "{error}");
+    assert_eq!(requests.load(Ordering::SeqCst), 0);
+    drop(other);
+    fetch(&MODEL, &url, directory.path(), |_, _, _| ())
+        .await
+        .unwrap();
+    assert_eq!(
+        std::fs::read(directory.path().join("model.safetensors")).unwrap(),
+        CONTENT
+    );
+}
+
+#[tokio::test]
+async fn a_longer_file_than_expected_is_downloaded_again() {
+    let (url, _) = hub(|_, _| ("200 OK", CONTENT.to_vec())).await;
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::write(directory.path().join("model.part"), CONTENT.repeat(2)).unwrap();
+    fetch(&MODEL, &url, directory.path(), |_, _, _| ())
+        .await
+        .unwrap();
+    assert_eq!(
+        std::fs::read(directory.path().join("model.safetensors")).unwrap(),
+        CONTENT
+    );
+}
+
+#[tokio::test]
 async fn a_missing_file_and_an_absent_hub_are_sentences() {
     let (url, _) = hub(|_, _| ("404 Not Found", Vec::new())).await;
     let directory = tempfile::tempdir().unwrap();

@@ -299,12 +299,22 @@ fn value_at(text: &str, name: Name, separator: &Separator) -> Option<Range<usize
             };
             (is_secret && !is_placeholder(value)).then_some(start..start + value.len())
         };
-        let end = match has_escapes {
-            true => literal_end(after, quote, quote == '\'' && quotes == 0),
-            false => nested_end(after, quote),
+        if has_escapes {
+            let end = literal_end(after, quote, quote == '\'' && quotes == 0);
+            // Some notations have no escapes. There the first quote ends the value.
+            return secret(end).or_else(|| secret(first_end(after, quote)));
+        }
+        let judged = up_to(after, MAX_JUDGED);
+        let end = nested_end(judged, quote);
+        let Some(value) = secret(end) else {
+            return secret(first_end(after, quote));
         };
-        // Some notations have no escapes. There the first quote ends the value.
-        return secret(end).or_else(|| secret(first_end(after, quote)));
+        if end < judged.len() {
+            return Some(value);
+        }
+        // A long value is removed as a whole.
+        let value = after[..nested_end(after, quote)].trim_end_matches(['\\', '\r']);
+        return Some(start..start + value.len());
     }
     if separator.needs_quotes {
         return None;
