@@ -8,6 +8,7 @@ use context_store::{Read, RowSelection};
 use super::Contexts;
 use crate::access::Caller;
 use crate::error::store_error;
+use crate::read;
 
 /// Number of entries that are read together. Their metadata, up to 1 MiB each, is read too.
 const ENTRIES_AT_ONCE: usize = 10;
@@ -76,14 +77,10 @@ impl Contexts {
                 .get_contexts(&caller.owner, ids.to_vec(), selection, read)
                 .await
                 .map_err(store_error)?;
-            let mut dropped = 0;
-            for entry in found.entries {
-                dropped += entry.text.len() + entry.metadata.as_str().len();
-                if threads.contains(&entry.thread_id) {
-                    reached.insert(entry.id);
-                }
-            }
-            caller.memory.give_back(dropped as u64);
+            caller.memory.give_back(read::taken_bytes(&found.entries));
+            let found = found.entries.into_iter();
+            let found = found.filter(|entry| threads.contains(&entry.thread_id));
+            reached.extend(found.map(|entry| entry.id));
         }
         Ok(Reached::These(reached))
     }

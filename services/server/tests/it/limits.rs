@@ -4,7 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use context_engine::{Caller, Reach, WriteContext};
-use context_model::{Error, ListMetadataKeysRequest, Reason, ThreadSet, UpdateContextRequest};
+use context_model::{
+    Error, FilterInput, ListChangesRequest, ListMetadataKeysRequest, Reason, ThreadSet,
+    UpdateContextRequest,
+};
 use context_store::{Memory, Meter};
 use serde_json::json;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -183,6 +186,15 @@ impl Meter for Room {
     }
 }
 
+/// A caller whose memory budget has room for this many bytes.
+fn caller_with(room: u64, reach: Reach) -> Caller {
+    Caller {
+        memory: Memory::counted_by(Arc::new(Room(AtomicU64::new(room)))),
+        reach,
+        ..Caller::local()
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn lists_of_metadata_and_checks_of_threads_count_the_metadata_that_they_read() {
     let service = Service::start().await;
@@ -190,15 +202,10 @@ async fn lists_of_metadata_and_checks_of_threads_count_the_metadata_that_they_re
     let entry = json!({"thread_id": "t", "source": "user", "text": "a", "metadata": metadata});
     service.store_unseen(entry).await;
     let contexts = &service.engine.contexts;
-    let caller = |room, reach| Caller {
-        memory: Memory::counted_by(Arc::new(Room(AtomicU64::new(room)))),
-        reach,
-        ..Caller::local()
-    };
     for (room, refused) in [(1_000_000, Some(Reason::Overloaded)), (100_000_000, None)] {
         let listed = contexts
             .list_metadata_keys(
-                &caller(room, Reach::All),
+                &caller_with(room, Reach::All),
                 ListMetadataKeysRequest::default(),
             )
             .await;
@@ -206,7 +213,7 @@ async fn lists_of_metadata_and_checks_of_threads_count_the_metadata_that_they_re
     }
     let threads = Arc::new(ThreadSet::from_shown(&["t".to_owned()]).unwrap());
     for (room, refused) in [(2_000, Some(Reason::Overloaded)), (4_000, None)] {
-        let narrowed = caller(room, Reach::Threads(threads.clone()));
+        let narrowed = caller_with(room, Reach::Threads(threads.clone()));
         // What was read is given back, so there is room for the next check.
         for _ in 0..3 {
             let update = UpdateContextRequest {
@@ -219,5 +226,30 @@ async fn lists_of_metadata_and_checks_of_threads_count_the_metadata_that_they_re
                 .await;
             assert_eq!(updated.err().map(|error| error.reason), refused, "{room}");
         }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_list_of_changes_gives_back_the_memory_that_only_its_filters_needed() {
+    let service = Service::start().await;
+    for i in 0..120 {
+        let metadata = json!({"note": "x".repeat(3_000)});
+        let entry = json!({"thread_id": "t", "source": "user", "text": format!("{i}"), "metadata": metadata});
+        service.store_unseen(entry).await;
+    }
+    // There is room for 100 of the entries.
+    let caller = caller_with(330_000, Reach::All);
+    for _ in 0..3 {
+        let request = ListChangesRequest {
+            limit: Some(1_000),
+            filters: FilterInput {
+                tags: Some(vec!["other".to_owned()]),
+                ..FilterInput::default()
+            },
+            ..ListChangesRequest::default()
+        };
+        let listed = service.engine.changes.list_changes(&caller, request).await;
+        let listed = listed.expect("there is room for each page");
+        assert!(listed.changes.is_empty() && !listed.has_more);
     }
 }
