@@ -351,7 +351,7 @@ impl Changes {
             .enumerate()
             .filter(|(_, row)| !selection.excludes(row))
             .collect();
-        let (mut selected, mut filtered_at) = (Vec::new(), 0);
+        let (mut selected, mut filtered_at) = (Vec::new(), 0_i64);
         for part in candidates.chunks(STATES_AT_ONCE) {
             let needing_state = || {
                 part.iter()
