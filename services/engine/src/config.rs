@@ -75,7 +75,7 @@ pub struct SearchConfig {
     pub fts: Switch,
     /// `FTS_LANGUAGE`.
     pub fts_language: String,
-    /// How many matches a ranked full-text search ranks at most, newest first (`FTS_RANKING_CAP`).
+    /// Maximum number of matches that a full-text search ranks. The newest ones are ranked (`FTS_RANKING_CAP`).
     pub fts_ranking_cap: u32,
     /// `ENABLE_HYBRID_SEARCH`.
     pub hybrid: Switch,
@@ -123,8 +123,8 @@ pub struct RerankConfig {
     /// Time in milliseconds for encoding candidates for late interaction (`RERANK_BUDGET_MS`). The scores of candidates
     /// that are not encoded within this time are estimated.
     pub budget_ms: u32,
-    /// Memory in megabytes for token vectors of recent texts and vectors of recent sentences, which are not encoded again
-    /// (`RERANK_CACHE_MB`). 0 disables the cache.
+    /// Memory in megabytes for token vectors of recent texts and vectors of recent sentences, which are not encoded
+    /// again (`RERANK_CACHE_MB`). 0 disables the cache.
     pub cache_mb: u32,
     /// Weight of the preceding entry of the thread in an entry's late-interaction score, 0 to 1
     /// (`RERANK_CONTEXT_WEIGHT`). Each further step back multiplies it once more; a step is one entry id, whatever its

@@ -1,8 +1,8 @@
 //! Coverage in statistics: the share of an owner's entries that have a summary or vectors, or are in the
 //! full-text index.
 
-/// The percentage, 0 to 100, rounded down to two decimals. 100 if there are no entries. The part is counted after the whole, and
-/// may be greater if entries were stored in between.
+/// The percentage, 0 to 100, rounded down to two decimals. 100 if there are no entries. The part is counted after the
+/// whole, and may be greater if entries were stored in between.
 pub(crate) fn percentage(part: i64, whole: i64) -> f64 {
     if part >= whole {
         100.0

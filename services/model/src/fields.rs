@@ -129,14 +129,15 @@ pub struct MetadataValueCount {
     pub entry_count: i64,
 }
 
-/// Maximum number of bytes that counted keys take. Fields that share a long outer key take far more than their JSON.
-const MAX_KEY_BYTES: usize = 64 * 1024 * 1024;
+/// Approximate maximum number of bytes that counted keys take. Fields that share a long outer key take far more than
+/// their JSON.
+pub const MAX_KEY_BYTES: usize = 16 * 1024 * 1024;
 /// Approximate number of bytes that a counted key takes in addition to its name.
 const KEY_OVERHEAD_BYTES: usize = 100;
 
 /// Counts in how many of these objects each key occurs: most frequent first, then by name. Keys that no filter can name
 /// are left out. A field that holds an object with fields is not counted itself; the inner fields are. Once the keys
-/// take more than 64 MiB, no further object is read.
+/// take more than [`MAX_KEY_BYTES`], no further object is read.
 #[must_use]
 pub fn count_keys(
     objects: impl Iterator<Item = JsonObject>,

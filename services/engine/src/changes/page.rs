@@ -19,6 +19,9 @@ const NOW: &str = "now";
 const WHOLE_COMMIT: usize = 1000;
 /// Maximum number of bodies that are loaded together.
 const BODIES_AT_ONCE: usize = 50;
+/// Maximum number of changes whose states are loaded together for the filters. Their metadata, up to 1 MiB each, is
+/// loaded too.
+const STATES_AT_ONCE: usize = 100;
 
 /// Where a page begins.
 #[derive(Debug, Clone)]
@@ -336,7 +339,7 @@ impl Changes {
     }
 
     /// Returns the rows that the caller selects and may see, each with the operation to report, and the revision of the
-    /// state to which the filters were applied. It is 0 if no filter needs the state.
+    /// newest state to which the filters were applied. It is 0 if no filter needs the state.
     async fn select<'r>(
         &self,
         caller: &Caller,
@@ -348,39 +351,44 @@ impl Changes {
             .enumerate()
             .filter(|(_, row)| !selection.excludes(row))
             .collect();
-        let needing_state = || {
-            candidates
-                .iter()
-                .map(|(_, row)| *row)
-                .filter(move |row| selection.needs_state(row))
-        };
-        let states = if needing_state().next().is_some() {
-            States::load(
-                &*self.store,
-                caller,
-                needing_state(),
-                // No filter needs the text.
-                Some(1),
-                u64::MAX,
-                state_at(rows),
-            )
-            .await?
-        } else {
-            States::default()
-        };
-        let selected = candidates.into_iter().filter_map(|(index, row)| {
-            let operation = if selection.needs_state(row) {
-                selection.filter_by_state(row, &states.of(row))?
-            } else {
-                operation(row.kind)
+        let (mut selected, mut filtered_at) = (Vec::new(), 0_i64);
+        for part in candidates.chunks(STATES_AT_ONCE) {
+            let needing_state = || {
+                part.iter()
+                    .map(|(_, row)| *row)
+                    .filter(move |row| selection.needs_state(row))
             };
-            Some(Selected {
-                index,
-                row,
-                operation,
-            })
-        });
-        Ok((selected.collect(), states.revision))
+            let states = if needing_state().next().is_some() {
+                States::load(
+                    &*self.store,
+                    caller,
+                    needing_state(),
+                    // No filter needs the text.
+                    Some(1),
+                    u64::MAX,
+                    state_at(rows),
+                )
+                .await?
+            } else {
+                States::default()
+            };
+            selected.extend(part.iter().filter_map(|&(index, row)| {
+                let operation = if selection.needs_state(row) {
+                    selection.filter_by_state(row, &states.of(row))?
+                } else {
+                    operation(row.kind)
+                };
+                Some(Selected {
+                    index,
+                    row,
+                    operation,
+                })
+            }));
+            filtered_at = filtered_at.max(states.revision);
+            // A list that waits reads many pages, and the states of those without a match must not add up.
+            caller.memory.give_back(states.taken_bytes());
+        }
+        Ok((selected, filtered_at))
     }
 
     /// The changes with their bodies or previews, as far as the selection includes them.

@@ -8,6 +8,7 @@ use context_store::{Change, ChangeKind, Changed, Read, RowSelection, Store, Stor
 use super::selection::{Current, CurrentArtifact};
 use crate::access::Caller;
 use crate::error::store_error;
+use crate::read;
 
 /// Entries and artifacts as they are now.
 #[derive(Default)]
@@ -128,6 +129,13 @@ impl States {
             }),
         };
         found.unwrap_or(Current::Gone)
+    }
+
+    /// Bytes that the states took from the caller's memory budget.
+    pub fn taken_bytes(&self) -> u64 {
+        let artifacts = self.artifacts.values().flatten();
+        let artifacts: usize = artifacts.map(CurrentArtifact::bytes).sum();
+        read::taken_bytes(self.entries.values()) + artifacts as u64
     }
 
     /// The number of bytes of all texts and metadata.

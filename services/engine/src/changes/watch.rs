@@ -242,7 +242,7 @@ impl Changes {
         let mut events: Vec<WatchEvent> = changes
             .into_iter()
             .map(entry_of)
-            // What was deleted meanwhile is among the changes after the snapshot.
+            // What was deleted meanwhile is among the changes after the snapshot. What is damaged was logged.
             .filter(|entry| !shows_text || entry.has_text())
             .map(|entry| WatchEvent {
                 frame: WatchFrame::Entry(Box::new(entry)),

@@ -1,8 +1,8 @@
 //! Stores, updates, fetches and deletes context entries, and lists their threads, tags, metadata fields and days.
 //!
-//! Most files have one kind of operation and its name. `overview` lists metadata fields and days. The others are
-//! shared: `batch` and `outcome` have the common steps of writes, and `reached` checks which entries a caller may
-//! access.
+//! Most files are named after the one kind of operation that they have. `overview` lists metadata fields and days. The
+//! others are shared: `batch` and `outcome` have the common steps of writes, and `reached` checks which entries a
+//! caller may access.
 
 mod batch;
 mod delete;

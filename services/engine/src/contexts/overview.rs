@@ -5,8 +5,8 @@
 use context_model::{
     DayCount, Error, Filter, FilterInput, JsonObject, ListDaysReply, ListDaysRequest,
     ListMetadataKeysReply, ListMetadataKeysRequest, ListMetadataValuesReply,
-    ListMetadataValuesRequest, MetadataPath, ObjectText, Operation, Result, Violations, count_keys,
-    count_values,
+    ListMetadataValuesRequest, MAX_KEY_BYTES, MetadataPath, ObjectText, Operation, Result,
+    Violations, count_keys, count_values,
 };
 
 use super::Contexts;
@@ -53,7 +53,7 @@ impl Contexts {
     /// Lists the keys that metadata has, with the number of entries that have them, most frequent first, then by name.
     ///
     /// # Errors
-    /// `INVALID_ARGUMENT`; `SCOPE_MISSING` without `read`; the store's errors.
+    /// `INVALID_ARGUMENT`; `OVERLOADED`; `SCOPE_MISSING` without `read`; the store's errors.
     pub async fn list_metadata_keys(
         &self,
         caller: &Caller,
@@ -102,7 +102,7 @@ impl Contexts {
     /// by their JSON text.
     ///
     /// # Errors
-    /// `INVALID_ARGUMENT`; `SCOPE_MISSING` without `read`; the store's errors.
+    /// `INVALID_ARGUMENT`; `OVERLOADED`; `SCOPE_MISSING` without `read`; the store's errors.
     pub async fn list_metadata_values(
         &self,
         caller: &Caller,
@@ -212,6 +212,9 @@ impl Contexts {
     }
 
     /// Counts in the metadata of the newest entries, and returns the first `limit` counts.
+    ///
+    /// # Errors
+    /// `OVERLOADED` if the caller's memory budget is too small; the store's errors.
     async fn counted<T: Send + 'static>(
         &self,
         caller: &Caller,
@@ -238,6 +241,11 @@ impl Contexts {
             .await
             .map_err(store_error)?;
         let selected = sample.objects.len();
+        let texts = sample.objects.iter().flatten();
+        let bytes: usize = texts.map(|text| text.as_str().len()).sum();
+        // The texts, and what is counted in them.
+        caller.memory.take((bytes + MAX_KEY_BYTES) as u64)?;
+        let memory = caller.memory.clone();
         // Parsing 41 MB takes too long for an async thread.
         let counting = tokio::task::spawn_blocking(move || {
             let mut scanned = 0;
@@ -249,6 +257,8 @@ impl Contexts {
                 .filter_map(|text: ObjectText| text.to_object().ok())
                 .inspect(|_| scanned += 1);
             let counts = count(&mut objects, prefix.as_deref());
+            // The memory is counted until here, even if the caller has left.
+            drop(memory);
             (scanned, counts)
         });
         let (scanned, mut shown) = counting.await.map_err(Error::internal)?;

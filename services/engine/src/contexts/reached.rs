@@ -3,11 +3,15 @@
 use std::collections::HashSet;
 
 use context_model::{Error, Result};
-use context_store::{Memory, Read, RowSelection};
+use context_store::{Read, RowSelection};
 
 use super::Contexts;
 use crate::access::Caller;
 use crate::error::store_error;
+use crate::read;
+
+/// Number of entries that are read together. Their metadata, up to 1 MiB each, is read too.
+const ENTRIES_AT_ONCE: usize = 10;
 
 /// The entries that a caller may access. The result stays valid, because an entry never changes its thread and ids are
 /// never reused.
@@ -46,10 +50,10 @@ impl Reached {
 }
 
 impl Contexts {
-    /// Finds which of the entries the caller may access, by a read that includes the revision that `read` requires.
+    /// Finds which of the entries the caller may access, by reads that include the revision that `read` requires.
     ///
     /// # Errors
-    /// The store's errors.
+    /// `OVERLOADED` if the caller's memory budget is too small; the store's errors.
     pub(super) async fn reached(
         &self,
         caller: &Caller,
@@ -59,23 +63,25 @@ impl Contexts {
         let Some(threads) = caller.within() else {
             return Ok(Reached::All);
         };
-        let selection = RowSelection {
-            images: false,
-            text_chars: Some(1),
-            explain: false,
-            max_bytes: u64::MAX,
-            memory: Memory::UNCOUNTED,
-        };
-        let found = self
-            .store
-            .get_contexts(&caller.owner, ids.to_vec(), selection, read)
-            .await
-            .map_err(store_error)?;
-        let reached = found
-            .entries
-            .into_iter()
-            .filter(|entry| threads.contains(&entry.thread_id))
-            .map(|entry| entry.id);
-        Ok(Reached::These(reached.collect()))
+        let mut reached = HashSet::new();
+        for ids in ids.chunks(ENTRIES_AT_ONCE) {
+            let selection = RowSelection {
+                images: false,
+                text_chars: Some(1),
+                explain: false,
+                max_bytes: u64::MAX,
+                memory: caller.memory.clone(),
+            };
+            let found = self
+                .store
+                .get_contexts(&caller.owner, ids.to_vec(), selection, read)
+                .await
+                .map_err(store_error)?;
+            caller.memory.give_back(read::taken_bytes(&found.entries));
+            let found = found.entries.into_iter();
+            let found = found.filter(|entry| threads.contains(&entry.thread_id));
+            reached.extend(found.map(|entry| entry.id));
+        }
+        Ok(Reached::These(reached))
     }
 }

@@ -85,6 +85,8 @@ fn as_entry(document: ArtifactDocument, text_chars: Option<u32>) -> StoredEntry 
         let shown = document_text(&title, "").chars().count() + chars as usize;
         if let Some((end, _)) = text.char_indices().nth(shown) {
             text.truncate(end);
+            // Only the bytes that are left are counted.
+            text.shrink_to_fit();
         }
     }
     StoredEntry {

@@ -66,8 +66,8 @@ pub(super) struct Fused {
     /// [`blend_fts_weight`]). It is 0 to 1 in the first part and -1 to 0 in the others, so the entries of the first
     /// part are reranked first.
     pub blend: f64,
-    /// The full-text retriever's rank, from 1. `None` if the retriever did not find the entry, or if reciprocal rank
-    /// fusion does not count the rank.
+    /// The full-text retriever's rank, from 1. `None` if the retriever did not find the entry in the same part, or if
+    /// reciprocal rank fusion does not count the rank.
     pub fts_rank: Option<i64>,
     /// The full-text retriever's score.
     pub fts_score: Option<f64>,

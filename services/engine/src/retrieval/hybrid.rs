@@ -305,7 +305,8 @@ struct Retrievers {
     semantic: Option<SemanticSearch>,
     /// The query's token vectors, if the semantic retriever created them.
     encoded: Option<EncodedQuery>,
-    /// How well the embedding model reads the query. Late interaction needs it even if only the full-text retriever runs.
+    /// How well the embedding model reads the query. Late interaction needs it even if only the full-text retriever
+    /// runs.
     reading: Reading,
     /// Why the other requested retrievers are unavailable.
     unavailable_because: Vec<String>,

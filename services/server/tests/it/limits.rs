@@ -1,5 +1,14 @@
 //! Requests that are too large, too many or too slow.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use context_engine::{Caller, Reach, WriteContext};
+use context_model::{
+    Error, FilterInput, ListChangesRequest, ListMetadataKeysRequest, Reason, ThreadSet,
+    UpdateContextRequest,
+};
+use context_store::{Memory, Meter};
 use serde_json::json;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
@@ -158,4 +167,89 @@ async fn a_body_that_would_unpack_to_more_memory_than_there_is_is_refused_before
         (reply.status.as_u16(), reply.reason().as_str()),
         (413, "REQUEST_TOO_LARGE")
     );
+}
+
+/// A memory budget with room for this many bytes.
+struct Room(AtomicU64);
+
+impl Meter for Room {
+    fn take(&self, bytes: u64) -> Result<(), Error> {
+        let left = |room: u64| room.checked_sub(bytes);
+        self.0
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, left)
+            .map(|_| ())
+            .map_err(|_| Error::new(Reason::Overloaded, "no room"))
+    }
+
+    fn give_back(&self, bytes: u64) {
+        self.0.fetch_add(bytes, Ordering::Relaxed);
+    }
+}
+
+/// A caller whose memory budget has room for this many bytes.
+fn caller_with(room: u64, reach: Reach) -> Caller {
+    Caller {
+        memory: Memory::counted_by(Arc::new(Room(AtomicU64::new(room)))),
+        reach,
+        ..Caller::local()
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn lists_of_metadata_and_checks_of_threads_count_the_metadata_that_they_read() {
+    let service = Service::start().await;
+    let metadata = json!({"note": "x".repeat(3_000)});
+    let entry = json!({"thread_id": "t", "source": "user", "text": "a", "metadata": metadata});
+    service.store_unseen(entry).await;
+    let contexts = &service.engine.contexts;
+    for (room, refused) in [(1_000_000, Some(Reason::Overloaded)), (100_000_000, None)] {
+        let listed = contexts
+            .list_metadata_keys(
+                &caller_with(room, Reach::All),
+                ListMetadataKeysRequest::default(),
+            )
+            .await;
+        assert_eq!(listed.err().map(|error| error.reason), refused, "{room}");
+    }
+    let threads = Arc::new(ThreadSet::from_shown(&["t".to_owned()]).unwrap());
+    for (room, refused) in [(2_000, Some(Reason::Overloaded)), (4_000, None)] {
+        let narrowed = caller_with(room, Reach::Threads(threads.clone()));
+        // What was read is given back, so there is room for the next check.
+        for _ in 0..3 {
+            let update = UpdateContextRequest {
+                context_id: 1,
+                text: Some("b".to_owned()),
+                ..UpdateContextRequest::default()
+            };
+            let updated = contexts
+                .update_context(&narrowed, update, WriteContext::default())
+                .await;
+            assert_eq!(updated.err().map(|error| error.reason), refused, "{room}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_list_of_changes_gives_back_the_memory_that_only_its_filters_needed() {
+    let service = Service::start().await;
+    for i in 0..120 {
+        let metadata = json!({"note": "x".repeat(3_000)});
+        let entry = json!({"thread_id": "t", "source": "user", "text": format!("{i}"), "metadata": metadata});
+        service.store_unseen(entry).await;
+    }
+    // There is room for 100 of the entries.
+    let caller = caller_with(330_000, Reach::All);
+    for _ in 0..3 {
+        let request = ListChangesRequest {
+            limit: Some(1_000),
+            filters: FilterInput {
+                tags: Some(vec!["other".to_owned()]),
+                ..FilterInput::default()
+            },
+            ..ListChangesRequest::default()
+        };
+        let listed = service.engine.changes.list_changes(&caller, request).await;
+        let listed = listed.expect("there is room for each page");
+        assert!(listed.changes.is_empty() && !listed.has_more);
+    }
 }
