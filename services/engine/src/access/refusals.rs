@@ -142,6 +142,7 @@ impl Refusals {
             );
         }
         let keys = self.store.keys();
+        let (mut unwritten, mut failure) = (0_u64, None);
         for ((owner, key_id, reason), line) in authenticated {
             let Line {
                 at,
@@ -156,7 +157,8 @@ impl Refusals {
                 attempts,
             };
             if let Err(error) = keys.record_denial(&owner, denial.clone()).await {
-                tracing::warn!(%error, "Could not write a refusal to the audit log; will retry");
+                unwritten += 1;
+                failure = Some(error);
                 let Denial {
                     at,
                     key_id,
@@ -173,6 +175,10 @@ impl Refusals {
                     },
                 );
             }
+        }
+        // One line in all: on a full disk thousands of lines can fail each second.
+        if let Some(error) = failure {
+            tracing::warn!(%error, lines = unwritten, "Could not write refusals to the audit log; will retry");
         }
     }
 }
