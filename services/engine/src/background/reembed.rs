@@ -1,6 +1,6 @@
 //! Switches to another embedding model while searches continue. The new vectors are stored next to
-//! those in use. They replace them once all entries have some, except those that cannot be embedded
-//! and a few new ones. An interrupted switch continues where it stopped.
+//! those in use, and replace them once every entry has new ones, except entries that cannot be
+//! embedded and a few that were just stored. An interrupted switch continues where it stopped.
 
 use std::sync::Arc;
 use std::time::Duration;
