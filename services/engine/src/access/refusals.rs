@@ -15,6 +15,8 @@ use crate::lock::locked;
 
 /// Interval at which counted refusals are written.
 const EVERY: Duration = Duration::from_secs(1);
+/// Pause after a failure to write. On a standby every write fails.
+const RETRY: Duration = Duration::from_secs(60);
 /// Maximum number of audit lines that wait to be written.
 const MAX_WAITING: usize = 10_000;
 /// How long writing the last lines may take when the service stops.
@@ -90,8 +92,8 @@ impl Refusals {
         let this = self.clone();
         tokio::spawn(async move {
             loop {
-                this.write().await;
-                tokio::time::sleep(EVERY).await;
+                let pause = if this.write().await { EVERY } else { RETRY };
+                tokio::time::sleep(pause).await;
                 let mut counted = locked(&this.counted);
                 if counted.is_empty() {
                     counted.scheduled = false;
@@ -119,7 +121,8 @@ impl Refusals {
         }
     }
 
-    async fn write(&self) {
+    /// Writes what was counted. Returns false if some lines could not be written and wait for the next attempt.
+    async fn write(&self) -> bool {
         let _writing = self.writing.lock().await;
         let (authenticated, unauthenticated, lost) = {
             let mut counted = locked(&self.counted);
@@ -176,10 +179,11 @@ impl Refusals {
                 );
             }
         }
-        // One line in all: on a full disk thousands of lines can fail each second.
-        if let Some(error) = failure {
+        // One warning in all: on a full disk thousands of lines can fail.
+        if let Some(error) = &failure {
             tracing::warn!(%error, lines = unwritten, "Could not write refusals to the audit log; will retry");
         }
+        failure.is_none()
     }
 }
 
