@@ -77,7 +77,7 @@ pub struct ValidKey {
 
 /// The audit log's name for replacing a key, which only the operator can do.
 const ROTATE_API_KEY: &str = "rotate_api_key";
-/// Number of keys after which a list of valid keys is no longer extended past expired ones.
+/// A list of valid keys reads no further once it has read this many keys, expired ones included.
 const MAX_LISTED_KEYS: u32 = 10_000;
 
 /// Maximum number of lines of the audit log that one command prints.
@@ -195,6 +195,16 @@ impl Access {
         let old = found
             .filter(|key| key.deactivated_at.is_none())
             .ok_or_else(not_found)?;
+        // The new key has the expiry of the old one.
+        if old
+            .expires_at
+            .is_some_and(|expiry| self.clock.now() >= expiry)
+        {
+            return Err(Error::invalid(
+                "key_id",
+                "the key has expired, and its replacement would have expired too; create a new key",
+            ));
+        }
         let new = NewKey {
             name: old.name,
             scopes: Vec::new(),

@@ -15,6 +15,8 @@ use crate::lock::locked;
 
 /// Interval at which counted refusals are written.
 const EVERY: Duration = Duration::from_secs(1);
+/// Pause after a failure to write. On a standby every write fails.
+const RETRY: Duration = Duration::from_secs(60);
 /// Maximum number of audit lines that wait to be written.
 const MAX_WAITING: usize = 10_000;
 /// How long writing the last lines may take when the service stops.
@@ -90,8 +92,8 @@ impl Refusals {
         let this = self.clone();
         tokio::spawn(async move {
             loop {
-                this.write().await;
-                tokio::time::sleep(EVERY).await;
+                let pause = if this.write().await { EVERY } else { RETRY };
+                tokio::time::sleep(pause).await;
                 let mut counted = locked(&this.counted);
                 if counted.is_empty() {
                     counted.scheduled = false;
@@ -119,7 +121,8 @@ impl Refusals {
         }
     }
 
-    async fn write(&self) {
+    /// Writes what was counted. Returns false if some lines could not be written and wait for the next attempt.
+    async fn write(&self) -> bool {
         let _writing = self.writing.lock().await;
         let (authenticated, unauthenticated, lost) = {
             let mut counted = locked(&self.counted);
@@ -142,6 +145,7 @@ impl Refusals {
             );
         }
         let keys = self.store.keys();
+        let (mut unwritten, mut failure) = (0_u64, None);
         for ((owner, key_id, reason), line) in authenticated {
             let Line {
                 at,
@@ -156,7 +160,8 @@ impl Refusals {
                 attempts,
             };
             if let Err(error) = keys.record_denial(&owner, denial.clone()).await {
-                tracing::warn!(%error, "Could not write a refusal to the audit log; will retry");
+                unwritten += 1;
+                failure = Some(error);
                 let Denial {
                     at,
                     key_id,
@@ -174,6 +179,11 @@ impl Refusals {
                 );
             }
         }
+        // One warning in all: on a full disk thousands of lines can fail.
+        if let Some(error) = &failure {
+            tracing::warn!(%error, lines = unwritten, "Could not write refusals to the audit log; will retry");
+        }
+        failure.is_none()
     }
 }
 

@@ -38,8 +38,8 @@ enum ScanEnd {
     Done,
     /// No model is configured.
     Off,
-    /// The provider or the database is unavailable, or entries were skipped. The value is the pause that the provider
-    /// asks for, if any.
+    /// The provider or the database is unavailable, the provider refuses every text, or entries were skipped. The value
+    /// is the pause that the provider asks for, if any.
     Failed(Option<Duration>),
 }
 
@@ -158,6 +158,14 @@ impl Background {
                     if done.embedded > 0 {
                         progress.record(done.embedded, begun.elapsed());
                     }
+                    // Otherwise each write would make a scan try, and log, every waiting entry again.
+                    if done.refused > 0
+                        && let Some(error) = refuses_every_text(&active).await
+                    {
+                        tracing::warn!(%error, "The embedding provider refuses every text; entries keep waiting for their vectors");
+                        scan.after = page.next;
+                        return ScanEnd::Failed(None);
+                    }
                     (done_in_a_row, failed_in_a_row) = (done_in_a_row + 1, 0);
                     // After a reduction, a larger batch is tried again.
                     if done_in_a_row == ENTRIES {
@@ -251,6 +259,25 @@ impl Failure {
             retry_after: None,
         }
     }
+}
+
+/// Embeds a text on which the provider has no reason to fail.
+///
+/// # Errors
+/// The provider's errors. They concern every text, and not a certain entry.
+pub(super) async fn probe(active: &Arc<ActiveModel>) -> Result<(), ProviderError> {
+    embed(active, vec![Some("context".to_owned())])
+        .await
+        .map(drop)
+}
+
+/// The error of a provider that refuses every text, for example because its quota is spent. `None` if it accepts a text
+/// or does not respond.
+pub(super) async fn refuses_every_text(active: &Arc<ActiveModel>) -> Option<ProviderError> {
+    probe(active)
+        .await
+        .err()
+        .filter(|error| !error.is_retryable())
 }
 
 /// Embeds a batch of entries and stores their vectors. If the model refuses some, the others are embedded.

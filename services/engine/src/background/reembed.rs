@@ -1,6 +1,6 @@
 //! Switches to another embedding model while searches continue. The new vectors are stored next to
-//! those in use. They replace them once all entries have some, except those that cannot be embedded
-//! and a few new ones. An interrupted switch continues where it stopped.
+//! those in use, and replace them once every entry has new ones, except entries that cannot be
+//! embedded and a few that were just stored. An interrupted switch continues where it stopped.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,10 +11,10 @@ use context_providers::Embedder;
 use context_store::{MoveState, Moved, VectorStore};
 
 use super::Background;
-use super::backfill::{ENTRIES, Failure, embed_batch};
+use super::backfill::{ENTRIES, Failure, embed_batch, probe, refuses_every_text};
 use super::pauses::FAILURES_IN_A_ROW;
 use crate::error::store_error;
-use crate::retrieval::{ActiveModel, embed, model_of, unavailable};
+use crate::retrieval::{ActiveModel, model_of, unavailable};
 
 /// The pauses before an unavailable provider or database is tried again: 500 ms, doubled each time
 /// up to 30 s, ten times at most.
@@ -56,9 +56,9 @@ impl Background {
     /// the current model stays in use. `progress` is called at the start and after each batch.
     ///
     /// # Errors
-    /// `FEATURE_UNAVAILABLE` if the database cannot store vectors or another switch was started in
-    /// the meantime; `PROVIDER_UNAVAILABLE` if the provider stays unavailable; the store's errors. A
-    /// repeated call continues where this one stopped.
+    /// `FEATURE_UNAVAILABLE` if the database cannot store vectors, another switch was started in the
+    /// meantime, or the provider refuses every text; `PROVIDER_UNAVAILABLE` if the provider stays
+    /// unavailable; the store's errors. A repeated call continues where this one stopped.
     pub async fn reembed(
         &self,
         embedder: Arc<dyn Embedder>,
@@ -143,6 +143,13 @@ async fn scan(
         };
         let failure = match outcome {
             Ok(done) => {
+                // Otherwise the rest of the entries would count as refused, and the switch would delete the vectors in
+                // use.
+                if done.refused > 0
+                    && let Some(error) = refuses_every_text(active).await
+                {
+                    return Err(active.error(error));
+                }
                 pauses = PAUSES.build();
                 (at_once, failed_in_a_row) = ((at_once * 2).min(ENTRIES), 0);
                 has_responded = false;
@@ -177,7 +184,7 @@ async fn scan(
         }
         if may_be_down {
             let responded_before = has_responded;
-            has_responded = responds(active).await;
+            has_responded = probe(active).await.is_ok();
             if has_responded {
                 pauses = PAUSES.build();
             }
@@ -201,12 +208,4 @@ async fn scan(
             };
         }
     }
-}
-
-/// Whether the provider embeds a text on which it has no reason to fail. Then it is not down, and fails on certain
-/// entries.
-async fn responds(active: &Arc<ActiveModel>) -> bool {
-    embed(active, vec![Some("context".to_owned())])
-        .await
-        .is_ok()
 }

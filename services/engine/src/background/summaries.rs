@@ -182,7 +182,7 @@ impl Summaries {
         self.waiting().more = true;
     }
 
-    /// The next work, after a scan that has begun.
+    /// The next work. A scan that has begun continues before anything else.
     fn next(&self, is_scanning: bool) -> Next {
         let mut waiting = self.waiting();
         if is_scanning {

@@ -8,7 +8,7 @@ use sha2::{Digest as _, Sha256};
 
 /// The format of a position: version, owner, incarnation, revision, fingerprint, check.
 const POSITION: u8 = 1;
-/// The same with the revision and the fingerprint of the newest state that was shown, before the check.
+/// The same, and before the check the revision and the fingerprint of the newest state that was shown.
 const POSITION_AND_SHOWN: u8 = 2;
 /// Maximum number of bytes of a cursor.
 const MAX_BYTES: usize = 1 + 4 + 8 + 8 + 8 + 8 + 8 + 4;

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use context_model::{CreateApiKeyRequest, Scope};
+use context_model::{CreateApiKeyRequest, Reason, Scope};
 use context_proto::FILE_DESCRIPTOR_SET;
 use context_service::document;
 use context_test_postgres::TestDatabase;
@@ -435,6 +435,25 @@ fn soon() -> CreateApiKeyRequest {
         expires_at: Some(from_now(Duration::from_millis(1_500)).to_string()),
         ..CreateApiKeyRequest::default()
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_expired_key_is_not_replaced_by_one_that_has_expired_too() {
+    let service = Service::start_with(&["--auth=keys"]).await;
+    let key = service.key_with("default", &["read"], soon()).await;
+    until("the key has expired", async || {
+        let request = service
+            .get("/v1/threads")
+            .header("authorization", &key.text);
+        request.send().await.status == 401
+    })
+    .await;
+    let command = context_engine::Admin::RotateKey {
+        owner: "default".to_owned(),
+        key_id: key.id,
+    };
+    let refused = service.engine.access.administer(command).await.unwrap_err();
+    assert_eq!(refused.reason, Reason::InvalidArgument);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,10 +1,12 @@
 //! What happens when a service starts with another embedding model, or with its first one.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use context_engine::Reembedded;
+use context_model::Reason;
 use context_providers::local::{ChunkSettings, LocalEmbedder, ModelDirectory, Prefixes};
 use context_providers::{Embedder, Model, ProviderError, Role};
 use context_text::ChunkSizes;
@@ -115,18 +117,26 @@ async fn a_service_moves_to_another_model_while_it_answers() {
     }
 }
 
-/// An embedder that is down for the first calls, and then fails on texts with the word poison.
+/// An embedder that refuses some calls, is down for the first others, and then fails on texts with the word poison.
 struct FailingEmbedder {
     inner: LocalEmbedder,
+    calls: AtomicU32,
+    refused: Range<u32>,
     calls_down: AtomicU32,
 }
 
 impl FailingEmbedder {
     fn new(calls_down: u32) -> Arc<Self> {
+        Self::refusing(0..0, calls_down)
+    }
+
+    fn refusing(refused: Range<u32>, calls_down: u32) -> Arc<Self> {
         let model = ModelDirectory::new(model(), Some("second"));
         let inner = LocalEmbedder::load(&model, Prefixes::default(), ChunkSettings::default());
         Arc::new(Self {
             inner: inner.unwrap(),
+            calls: AtomicU32::new(0),
+            refused,
             calls_down: AtomicU32::new(calls_down),
         })
     }
@@ -147,6 +157,10 @@ impl Embedder for FailingEmbedder {
     }
 
     async fn embed(&self, texts: Vec<String>, role: Role) -> Result<Vec<Vec<f32>>, ProviderError> {
+        let call = self.calls.fetch_add(1, Ordering::Relaxed);
+        if self.refused.contains(&call) {
+            return Err(ProviderError::Refused("the quota is spent".to_owned()));
+        }
         let is_down = self
             .calls_down
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |calls| {
@@ -194,6 +208,43 @@ async fn a_switch_leaves_out_nothing_because_the_provider_was_down() {
         let outcome = background.reembed(FailingEmbedder::new(calls_down), |_| ());
         assert_eq!(outcome.await.unwrap(), Reembedded::Now { refused: 0 });
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_switch_to_a_provider_that_comes_to_refuse_every_text_keeps_the_old_vectors() {
+    for database in Database::all().await {
+        let service = database.start(&named("first")).await;
+        for n in 0..20 {
+            service.store("t", &format!("apple {n}")).await;
+        }
+        let stored = service.store("t", TEXTS[1]).await;
+        let background = &service.engine.background;
+        // It embeds the first page, and refuses the rest.
+        let embedder = FailingEmbedder::refusing(1..u32::MAX, 0);
+        let outcome = background.reembed(embedder, |_| ()).await;
+        assert_eq!(outcome.unwrap_err().reason, Reason::FeatureUnavailable);
+        let found = search(&service, "semantic", json!({"query": TEXTS[1], "limit": 1})).await;
+        assert_eq!(
+            (ids(&found), &found["model"]),
+            (vec![stored], &json!("first"))
+        );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn entries_are_embedded_soon_after_a_provider_that_refused_every_text_accepts_them() {
+    let database = Database::sqlite();
+    let service = database
+        .start(&["--embedding-provider=none".to_owned()])
+        .await;
+    for text in TEXTS {
+        service.store("t", text).await;
+    }
+    // It refuses the four texts, first together and then one by one, and the text by which that is recognised.
+    let embedder = FailingEmbedder::refusing(0..6, 0);
+    let retrieval = &service.engine.retrieval;
+    retrieval.use_embedder(embedder).await.unwrap();
+    until_embedded(&service, 4).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
