@@ -57,7 +57,7 @@ impl Error {
     pub fn invalid(field: impl Into<String>, description: impl Into<String>) -> Self {
         let mut violations = Violations::default();
         violations.push(field, description);
-        Self::from_violations(violations.0)
+        Self::from_violations(violations.kept)
     }
 
     /// Maximum number of invalid fields that one error names.
@@ -69,7 +69,12 @@ impl Error {
     /// An `INVALID_ARGUMENT` error about several fields; the message consists of their descriptions. Those beyond
     /// [`MAX_VIOLATIONS`](Self::MAX_VIOLATIONS), or beyond the size of gRPC trailers, are counted, not named.
     #[must_use]
-    pub fn from_violations(mut violations: Vec<Violation>) -> Self {
+    pub fn from_violations(violations: Vec<Violation>) -> Self {
+        Self::naming(violations, 0)
+    }
+
+    /// As [`from_violations`](Self::from_violations), with this many more violations that are only counted.
+    fn naming(mut violations: Vec<Violation>, others: usize) -> Self {
         let mut bytes = 0;
         let fits = |violation: &&Violation| {
             bytes += trailer_bytes(violation);
@@ -81,7 +86,7 @@ impl Error {
             .take_while(fits)
             .count();
         let named = fitting.max(1);
-        let more = violations.len().saturating_sub(named);
+        let more = violations.len().saturating_sub(named) + others;
         violations.truncate(named);
         let mut message = violations
             .iter()
@@ -219,17 +224,30 @@ fn cut(mut text: String, max_chars: usize) -> String {
     text
 }
 
-/// Collects the invalid fields of one request, so that all are reported at once.
+/// Collects the invalid fields of one request, so that all are reported at once. It keeps only as many as an error
+/// names, because a request can have millions.
 #[derive(Debug, Default)]
-pub struct Violations(Vec<Violation>);
+pub struct Violations {
+    kept: Vec<Violation>,
+    /// Number of violations that were not kept.
+    others: usize,
+}
 
 impl Violations {
     /// Adds a violation. `description` is a sentence that names the field.
     pub fn push(&mut self, field: impl Into<String>, description: impl Into<String>) {
-        self.0.push(Violation {
+        self.add(Violation {
             field: cut(field.into(), 80),
             description: cut(description.into(), 240),
         });
+    }
+
+    fn add(&mut self, violation: Violation) {
+        if self.kept.len() < Error::MAX_VIOLATIONS {
+            self.kept.push(violation);
+        } else {
+            self.others += 1;
+        }
     }
 
     /// Adds the violations of an error about a part of the request.
@@ -237,25 +255,49 @@ impl Violations {
         if error.violations.is_empty() {
             self.push("", error.message);
         } else {
-            self.0.extend(error.violations);
+            for violation in error.violations {
+                self.add(violation);
+            }
         }
     }
 
     /// Whether no violation was added.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.kept.is_empty()
     }
 
     /// `Ok` with the value if there is no violation.
     ///
     /// # Errors
-    /// `INVALID_ARGUMENT` with all violations.
+    /// `INVALID_ARGUMENT`, as from [`Error::from_violations`].
     pub fn finish<T>(self, value: T) -> Result<T> {
-        if self.0.is_empty() {
+        if self.kept.is_empty() {
             Ok(value)
         } else {
-            Err(Error::from_violations(self.0))
+            Err(Error::naming(self.kept, self.others))
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn violations_that_an_error_does_not_name_are_counted_and_not_kept() {
+        let mut violations = Violations::default();
+        for i in 0..1_000 {
+            violations.push(format!("tags[{i}]"), format!("`tags[{i}]` is wrong"));
+        }
+        violations.extend(Error::invalid("limit", "`limit` is wrong"));
+        assert_eq!(violations.kept.len(), Error::MAX_VIOLATIONS);
+        let error = violations.finish(()).unwrap_err();
+        assert_eq!(error.violations.len(), Error::MAX_VIOLATIONS);
+        assert!(
+            error.message.ends_with("`tags[7]` is wrong; and 993 more"),
+            "{}",
+            error.message
+        );
     }
 }
