@@ -84,22 +84,25 @@ pub(crate) fn count(
     fits
 }
 
-/// Validates a list of context ids. Each must be positive and below 2^53. Duplicates are removed.
+/// Validates a list of context ids. Each must be positive and below 2^53. Duplicates are removed. The result is empty
+/// if the number of ids is not allowed.
 pub(crate) fn ids(
     mut ids: Vec<i64>,
     max: usize,
     field: &str,
     violations: &mut Violations,
 ) -> Vec<i64> {
-    if count(ids.len(), max, field, "ids", violations) {
-        for (i, id) in ids.iter().enumerate() {
-            in_range(
-                *id,
-                &(1..=Limits::MAX_ID),
-                &format!("{field}[{i}]"),
-                violations,
-            );
-        }
+    if !count(ids.len(), max, field, "ids", violations) {
+        // Not sorted, because the list can be as long as a request.
+        return Vec::new();
+    }
+    for (i, id) in ids.iter().enumerate() {
+        in_range(
+            *id,
+            &(1..=Limits::MAX_ID),
+            &format!("{field}[{i}]"),
+            violations,
+        );
     }
     ids.sort_unstable();
     ids.dedup();
@@ -266,5 +269,24 @@ fn refused(violations: Violations) -> Error {
     match violations.finish(()) {
         Err(error) => error,
         Ok(()) => Error::invalid("", "the request is incomplete"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_id_is_returned_once_and_none_of_a_list_that_is_too_long() {
+        let mut violations = Violations::default();
+        let sorted = ids(vec![3, 1, 3], 3, "context_ids", &mut violations);
+        assert_eq!(sorted, [1, 3]);
+        assert!(violations.is_empty());
+        let refused = ids(vec![-1; 4], 3, "context_ids", &mut violations);
+        assert!(refused.is_empty());
+        assert_eq!(
+            violations.finish(()).unwrap_err().message,
+            "`context_ids` has 4 ids; the allowed range is 1 to 3"
+        );
     }
 }

@@ -57,7 +57,7 @@ impl Error {
     pub fn invalid(field: impl Into<String>, description: impl Into<String>) -> Self {
         let mut violations = Violations::default();
         violations.push(field, description);
-        Self::from_violations(violations.first)
+        Self::from_violations(violations.kept)
     }
 
     /// Maximum number of invalid fields that one error names.
@@ -70,11 +70,11 @@ impl Error {
     /// [`MAX_VIOLATIONS`](Self::MAX_VIOLATIONS), or beyond the size of gRPC trailers, are counted, not named.
     #[must_use]
     pub fn from_violations(violations: Vec<Violation>) -> Self {
-        Self::of(violations, 0)
+        Self::naming(violations, 0)
     }
 
-    /// As [`from_violations`](Self::from_violations), with the number of further violations that were only counted.
-    fn of(mut violations: Vec<Violation>, uncollected: usize) -> Self {
+    /// As [`from_violations`](Self::from_violations), with this many more violations that are only counted.
+    fn naming(mut violations: Vec<Violation>, others: usize) -> Self {
         let mut bytes = 0;
         let fits = |violation: &&Violation| {
             bytes += trailer_bytes(violation);
@@ -86,7 +86,7 @@ impl Error {
             .take_while(fits)
             .count();
         let named = fitting.max(1);
-        let more = violations.len().saturating_sub(named) + uncollected;
+        let more = violations.len().saturating_sub(named) + others;
         violations.truncate(named);
         let mut message = violations
             .iter()
@@ -224,13 +224,13 @@ fn cut(mut text: String, max_chars: usize) -> String {
     text
 }
 
-/// Collects the invalid fields of one request, so that all are reported at once.
+/// Collects the invalid fields of one request, so that all are reported at once. It keeps only as many as an error
+/// names, because a request can have millions.
 #[derive(Debug, Default)]
 pub struct Violations {
-    /// The first ones, at most [`Error::MAX_VIOLATIONS`]. A list can have millions of invalid items.
-    first: Vec<Violation>,
-    /// Number of further ones.
-    more: usize,
+    kept: Vec<Violation>,
+    /// Number of violations that were not kept.
+    others: usize,
 }
 
 impl Violations {
@@ -243,10 +243,10 @@ impl Violations {
     }
 
     fn add(&mut self, violation: Violation) {
-        if self.first.len() < Error::MAX_VIOLATIONS {
-            self.first.push(violation);
+        if self.kept.len() < Error::MAX_VIOLATIONS {
+            self.kept.push(violation);
         } else {
-            self.more += 1;
+            self.others += 1;
         }
     }
 
@@ -255,28 +255,27 @@ impl Violations {
         if error.violations.is_empty() {
             self.push("", error.message);
         } else {
-            error
-                .violations
-                .into_iter()
-                .for_each(|violation| self.add(violation));
+            for violation in error.violations {
+                self.add(violation);
+            }
         }
     }
 
     /// Whether no violation was added.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.first.is_empty()
+        self.kept.is_empty()
     }
 
     /// `Ok` with the value if there is no violation.
     ///
     /// # Errors
-    /// `INVALID_ARGUMENT` with the violations.
+    /// `INVALID_ARGUMENT`, as from [`Error::from_violations`].
     pub fn finish<T>(self, value: T) -> Result<T> {
-        if self.is_empty() {
+        if self.kept.is_empty() {
             Ok(value)
         } else {
-            Err(Error::of(self.first, self.more))
+            Err(Error::naming(self.kept, self.others))
         }
     }
 }
@@ -286,17 +285,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn violations_beyond_the_first_are_only_counted() {
+    fn violations_that_an_error_does_not_name_are_counted_and_not_kept() {
         let mut violations = Violations::default();
-        for i in 0..1000 {
-            violations.push(format!("tags[{i}]"), format!("`tags[{i}]` is bad"));
+        for i in 0..1_000 {
+            violations.push(format!("tags[{i}]"), format!("`tags[{i}]` is wrong"));
         }
-        assert_eq!(violations.first.len(), Error::MAX_VIOLATIONS);
+        violations.extend(Error::invalid("limit", "`limit` is wrong"));
+        assert_eq!(violations.kept.len(), Error::MAX_VIOLATIONS);
         let error = violations.finish(()).unwrap_err();
         assert_eq!(error.violations.len(), Error::MAX_VIOLATIONS);
         assert!(
-            error.message.ends_with("`tags[7]` is bad; and 992 more"),
-            "{error}"
+            error.message.ends_with("`tags[7]` is wrong; and 993 more"),
+            "{}",
+            error.message
         );
     }
 }

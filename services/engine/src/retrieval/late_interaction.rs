@@ -14,7 +14,7 @@
     reason = "measures how long encoding takes"
 )]
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -173,9 +173,10 @@ struct QueryWords {
     words: Vec<ContentWord>,
     /// For each candidate, the stems of the words in its excerpt. The excerpt of an entry that only full-text search
     /// found is the start of its text, which may differ from the chunk whose stored token vectors are used.
-    found: HashMap<i64, HashSet<String>>,
-    /// The weight of each stem: high if few candidates contain it.
-    weights: HashMap<String, f64>,
+    found: HashMap<i64, BTreeSet<String>>,
+    /// The weight of each stem: high if few candidates contain it. Sorted, because a sum of floats depends on the
+    /// order, and that of a hash map differs from search to search.
+    weights: BTreeMap<String, f64>,
 }
 
 impl QueryWords {
@@ -190,7 +191,7 @@ impl QueryWords {
             });
             (excerpt.id, found.into_iter().map(str::to_owned).collect())
         };
-        let found: HashMap<i64, HashSet<String>> = excerpts.iter().map(found_in).collect();
+        let found: HashMap<i64, BTreeSet<String>> = excerpts.iter().map(found_in).collect();
         let weight = |stem: &&str| {
             let having = found.values().filter(|found| found.contains(*stem)).count();
             let weight = rarity(having, excerpts.len()).max(MIN_WORD_WEIGHT);
@@ -251,7 +252,7 @@ impl QueryWords {
     fn coverage(&self) -> HashMap<i64, f64> {
         let weight = |stem: &String| self.weights.get(stem).copied().unwrap_or(0.0);
         let all: f64 = self.weights.values().sum();
-        let share = |(id, found): (&i64, &HashSet<String>)| {
+        let share = |(id, found): (&i64, &BTreeSet<String>)| {
             let covered: f64 = found.iter().map(weight).sum();
             (*id, if all > 0.0 { covered / all } else { 0.0 })
         };
@@ -570,6 +571,29 @@ mod tests {
         );
         // A text that does not fit ends the encoding. A shorter text with a worse rank is not encoded instead.
         assert_eq!(encoded(&active, 600, &[180, 180, 270, 9]).await.0, [0, 1]);
+    }
+
+    #[test]
+    fn the_same_candidates_always_have_the_same_coverage() {
+        let words = [
+            "anchor", "bridge", "candle", "dragon", "engine", "forest", "garden", "hammer",
+        ];
+        // Each candidate has one word more than the one before, so the words differ in weight.
+        let excerpts: Vec<Excerpt> = (0..)
+            .zip(1..=words.len())
+            .map(|(id, count)| Excerpt {
+                id,
+                thread_id: String::new(),
+                created_at: context_model::Timestamp(0),
+                text: words[..count].join(" "),
+                question: 0.0,
+            })
+            .collect();
+        let analyzer = Analyzer::new(context_text::Language::English);
+        let coverage = || QueryWords::of(&words.join(" "), &excerpts, &analyzer).coverage();
+        let first = coverage();
+        assert_eq!(first[&7], 1.0);
+        assert!((0..50).all(|_| coverage() == first));
     }
 
     #[tokio::test(start_paused = true)]

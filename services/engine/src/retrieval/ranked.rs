@@ -4,6 +4,7 @@
 #![expect(clippy::disallowed_methods, reason = "measures how long ranking takes")]
 
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 use std::time::Instant;
 
 use context_model::{Filter, Limits, Reason, Result, Scores, SearchHit, Violations};
@@ -231,10 +232,13 @@ impl Retrieval {
                     .await?
             }
         };
+        let entries = Arc::new(entries);
         if let Some(evidence) = &mut evidence {
             self.compare_sentences(search, &entries, evidence, &mut plan)
                 .await;
         }
+        // This is the only reference again, so nothing is copied.
+        let entries = Arc::unwrap_or_clone(entries);
         let changed = shown.len() - entries.len();
 
         let mut warnings: Vec<String> = rerank_warning.into_iter().collect();

@@ -36,8 +36,8 @@ const RETRIEVAL_WEIGHT: f64 = 0.4;
 /// tokenizer breaks into many pieces.
 const FRAGMENTATION_WEIGHT: f64 = 0.2;
 /// The part of its score that a candidate loses if it is only a question and a later turn of its conversation is a
-/// candidate too. Such a question is similar to the query, and the turn after it has the answer. Weights from 0.4 to 0.9
-/// give about the same recall.
+/// candidate too. Such a question is similar to the query, and the turn after it has the answer. Weights from 0.4 to
+/// 0.9 give about the same recall.
 const QUESTION_LOSS: f64 = 0.5;
 /// How much the score of late interaction usually rises with the scaled score of the retrievers and with the share of
 /// the query's words, from 0 to 1 each. Fitted on the tuning halves of the evaluation sets with all-MiniLM-L6-v2.
@@ -207,8 +207,8 @@ impl Retrieval {
     }
 
     /// Reranks the best candidates. If reranking is off, fails or times out, the order stays the same. The time limit
-    /// includes the read of the texts. Blocking work that has begun continues after it. Adds lines for `explain_query` to
-    /// `plan`.
+    /// includes the read of the texts. Blocking work that has begun continues after it. Adds lines for `explain_query`
+    /// to `plan`.
     pub(super) async fn rerank(
         &self,
         caller: &Caller,

@@ -25,7 +25,8 @@ use crate::access::Caller;
 use crate::validate;
 
 impl Retrieval {
-    /// Returns the entries whose embeddings are nearest to the query, nearest first.
+    /// Returns the entries whose embeddings are nearest to the query, nearest first. When reranking is on, the nearest
+    /// ones are reranked.
     ///
     /// # Errors
     /// `INVALID_ARGUMENT` naming each bad field; `FEATURE_UNAVAILABLE` naming what is missing; `PROVIDER_UNAVAILABLE`

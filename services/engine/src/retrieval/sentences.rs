@@ -38,7 +38,7 @@ impl Retrieval {
     pub(super) async fn compare_sentences(
         &self,
         search: &RankedSearch<'_>,
-        entries: &[StoredEntry],
+        entries: &Arc<Vec<StoredEntry>>,
         evidence: &mut Evidence,
         plan: &mut Vec<String>,
     ) {
@@ -81,25 +81,27 @@ impl Retrieval {
     }
 
     /// The sentences of the entries whose results do not show them whole. Texts may be long, so this runs outside the
-    /// async workers.
+    /// async workers. The texts are shared, because copies of them would not be in the request's memory budget.
     async fn sentences_of(
         &self,
-        entries: &[StoredEntry],
+        entries: &Arc<Vec<StoredEntry>>,
         evidence: &Evidence,
     ) -> Result<Vec<String>, tokio::task::JoinError> {
         let shown_chars = self.search.truncation_length;
-        let texts: Vec<(String, Option<ChunkRange>)> = entries
-            .iter()
-            .filter(|entry| end_of_shown(entry, shown_chars).is_some())
-            .map(|entry| (entry.text.clone(), evidence.chunks.get(&entry.id).copied()))
-            .collect();
-        tokio::task::spawn_blocking(move || sentences(&texts)).await
+        let (entries, chunks) = (Arc::clone(entries), evidence.chunks.clone());
+        let find = move || {
+            let cut = entries
+                .iter()
+                .filter(|entry| end_of_shown(entry, shown_chars).is_some());
+            sentences(cut.map(|entry| (entry.text.as_str(), chunks.get(&entry.id).copied())))
+        };
+        tokio::task::spawn_blocking(find).await
     }
 }
 
 /// The distinct sentences of texts: first those in the nearest chunks, then the others, both in the order of the texts.
 /// `texts` holds each text with its chunk that is nearest to the query.
-fn sentences(texts: &[(String, Option<ChunkRange>)]) -> Vec<String> {
+fn sentences<'t>(texts: impl Iterator<Item = (&'t str, Option<ChunkRange>)>) -> Vec<String> {
     let (mut near, mut far) = (Vec::new(), Vec::new());
     for (text, chunk) in texts {
         if near.len() + far.len() >= MAX_SENTENCES {
@@ -184,4 +186,35 @@ async fn compare(
         }
     }
     Ok(similarities)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_sentences_of_the_nearest_chunks_come_first_and_each_comes_once() {
+        let chunk = |start, end| {
+            Some(ChunkRange {
+                position: 0,
+                start,
+                end,
+            })
+        };
+        let texts = [
+            ("One is here. Two is here.", chunk(13, 25)),
+            ("Three is here. One is here.", None),
+        ];
+        assert_eq!(
+            sentences(texts.into_iter()),
+            ["Two is here.", "One is here.", "Three is here."]
+        );
+        let long: String = (0..3_000).map(|n| format!("Line {n}.\n")).collect();
+        let end = long.len() as u32;
+        let found = sentences(std::iter::once((long.as_str(), chunk(end - 10, end))));
+        assert_eq!(
+            (found.len(), found[0].as_str()),
+            (MAX_SENTENCES, "Line 2999.")
+        );
+    }
 }

@@ -54,7 +54,7 @@ pub(super) fn with_preceding(turns: &[Turn], weight: f64, gap: Duration) -> Vec<
 
 /// How much of each entry's text is a question that a later turn may answer: the share of the text, 0 to 1. Entries
 /// without one are missing. Later turns are those in `excerpts` of the same thread that are at most `gap` younger. Only
-/// they show that there were replies: a store of questions alone has no such turns.
+/// they show that there were replies: a question that is alone in its thread has none.
 pub(super) fn answered_questions(excerpts: &[Excerpt], gap: Duration) -> HashMap<i64, f64> {
     let is_followed = |excerpt: &Excerpt| {
         excerpts.iter().any(|later| {
