@@ -1,15 +1,15 @@
 //! Measures the time and recall of semantic search in PostgreSQL: without a filter for several values of `ef_search`,
-//! and with filters for the default. Each search alternates with the same SQL statement without the store.
+//! and with filters for the default. Each search alternates with a similar SQL statement without the store.
 //!
 //! ```sh
 //! cargo run --release --package context-store-postgres --example nearest -- 100000 384 [ORIGINALS [NOISE]]
 //! ```
 //!
 //! CONTEXT_TEST_POSTGRES_URL names a server, on which a database is created for the run. ORIGINALS is a number of
-//! random directions (default 1000), or a file of 32-bit little-endian floats, one vector after the other. If there are
-//! fewer originals than vectors, the other vectors are copies of originals, perturbed by a vector of length NOISE
-//! (default 0.5) and scaled to length 1 again. Queries are originals that are not stored, and new copies of stored
-//! ones.
+//! random directions, more than 100 (default 1000), or a file of 32-bit little-endian floats, one vector after the
+//! other. If there are fewer originals than vectors, the other vectors are copies of originals, perturbed by a vector
+//! of length NOISE (default 0.5) and scaled to length 1 again. Queries are originals that are not stored, and new
+//! copies of stored ones.
 #![expect(clippy::print_stdout, reason = "it prints what it measured")]
 #![expect(clippy::disallowed_methods, reason = "it measures time")]
 
@@ -229,8 +229,8 @@ impl Way {
     }
 }
 
-/// Reads the same rows with a prepared statement, in a transaction with the same settings. Only `hnsw.max_scan_tuples`
-/// is always the largest value that the store sets.
+/// The search as one prepared statement, in a transaction with the same settings. Only `hnsw.max_scan_tuples` is always
+/// the largest value that the store sets.
 struct Bare<'c> {
     client: &'c Client,
     statement: Statement,

@@ -1,6 +1,6 @@
 //! Rust types of columns that PostgreSQL sends as text. Each is decoded straight from the driver's buffer.
 
-use context_model::{JsonObject, ObjectText, Source};
+use context_model::{ObjectText, Source};
 use context_store::Unreadable;
 use std::io::Write as _;
 
@@ -36,25 +36,6 @@ pub(crate) struct LossyText(pub String);
 impl FromSql<Text, Pg> for LossyText {
     fn from_sql(value: PgValue<'_>) -> deserialize::Result<Self> {
         Ok(Self(String::from_utf8_lossy(value.as_bytes()).into_owned()))
-    }
-}
-
-/// A `metadata` column: the parsed object and its text.
-#[derive(Debug, FromSqlRow)]
-pub(crate) struct MetadataColumn {
-    /// The object. `None` when the text is not an object.
-    pub object: Option<JsonObject>,
-    /// The text.
-    pub json: String,
-}
-
-impl FromSql<Text, Pg> for MetadataColumn {
-    fn from_sql(value: PgValue<'_>) -> deserialize::Result<Self> {
-        let json = String::from_utf8_lossy(value.as_bytes()).into_owned();
-        Ok(Self {
-            object: serde_json::from_str(&json).ok(),
-            json,
-        })
     }
 }
 

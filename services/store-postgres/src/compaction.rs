@@ -22,8 +22,8 @@ struct Oldest {
 }
 
 /// Moves the oldest changes of one owner that has more than `retention` allows. Returns the number of moved changes, 0
-/// when no owner has too many. Several services may do so at the same time: a service no longer finds a row that
-/// another one has moved.
+/// when no owner has too many, or when another service has just moved the same ones. Several services may do so at the
+/// same time: a service no longer finds a row that another one has moved.
 pub(crate) async fn compact(
     conn: &mut AsyncPgConnection,
     retention: &Retention,

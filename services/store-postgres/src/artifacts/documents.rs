@@ -1,5 +1,5 @@
 //! The search index of artifacts: for each artifact its vectors, and a row of `artifact_documents` with its words. Both
-//! are written in the transaction that writes the artifact.
+//! are written in the transaction that writes the artifact. Vectors that are not ready by then are added later.
 
 use std::time::Duration;
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use context_model::{ArtifactId, ArtifactPath, Error, Filter, Reason, Timestamp, fold};
+use context_model::{ArtifactId, ArtifactPath, Error, Filter, JsonObject, Reason, Timestamp, fold};
 use context_store::rules::artifact::ReadVersion;
 use context_store::rules::path::{self as rules, Placed};
 use context_store::seal::{self, StoredVersionContent};
@@ -15,7 +15,7 @@ use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Binary, Nullable, Text};
 use diesel_async::RunQueryDsl;
 
-use crate::columns::{LossyText, MetadataColumn};
+use crate::columns::LossyText;
 use crate::filter;
 use crate::pg::connection::AsyncPgConnection;
 use crate::pg::failure::Failure;
@@ -417,8 +417,9 @@ struct ListRow {
     at: i64,
     #[diesel(sql_type = Text)]
     title: LossyText,
+    /// It is parsed only when the size of the page is known: the parsed form can take many times its length.
     #[diesel(sql_type = Text)]
-    metadata: MetadataColumn,
+    metadata: LossyText,
     #[diesel(sql_type = Text)]
     preview: LossyText,
     #[diesel(sql_type = BigInt)]
@@ -450,7 +451,7 @@ impl Reading for List {
         let rows: Vec<ListRow> = sql::query(conn, self.statement(owner)).await?;
         let total = self.total(conn, owner).await?;
         commit(conn).await?;
-        let bytes: usize = rows.iter().map(|row| row.metadata.json.len()).sum();
+        let bytes: usize = rows.iter().map(|row| row.metadata.0.len()).sum();
         if rows.len() > 1 && bytes as u64 > self.page.max_bytes {
             let sentence = "the metadata of these artifacts is too large for one reply; ask for fewer with a smaller `limit`";
             return Err(Error::new(Reason::ResultTooLarge, sentence).into());
@@ -462,14 +463,14 @@ impl Reading for List {
                  created_at,
                  at,
                  title: LossyText(title),
-                 metadata,
-                 preview,
+                 metadata: LossyText(json),
+                 preview: LossyText(preview),
                  version,
                  seal,
              }| {
                 let id =
                     ArtifactId::parse(&artifact_id).map_err(|_| unreadable("artifact id", None))?;
-                let (LossyText(preview), MetadataColumn { object, json }) = (preview, metadata);
+                let object: Option<JsonObject> = serde_json::from_str(&json).ok();
                 let content = seal::is_whole(&preview, Some(self.page.preview_chars))
                     .then_some(preview.as_str());
                 let read = StoredVersionContent {

@@ -149,8 +149,15 @@ fn violates(error: &DieselError, index: &str) -> bool {
     driver_error(error)
         .and_then(|error| error.as_db_error())
         .is_some_and(|error| {
-            *error.code() == SqlState::UNIQUE_VIOLATION && error.constraint() == Some(index)
+            *error.code() == SqlState::UNIQUE_VIOLATION
+                && names(error.constraint(), error.message(), index)
         })
+}
+
+/// Whether the server names this index. Citus passes on only a worker's message. In it the index has the number of the
+/// shard: `entries_pkey_102008`.
+fn names(constraint: Option<&str>, message: &str, index: &str) -> bool {
+    constraint.map_or_else(|| message.contains(index), |name| name == index)
 }
 
 fn is_io(error: &tokio_postgres::Error) -> bool {
@@ -340,6 +347,19 @@ mod tests {
                 expected,
                 "{code}"
             );
+        }
+    }
+
+    #[test]
+    fn an_index_is_recognised_on_a_shard_too() {
+        let on_a_shard = r#"duplicate key value violates unique constraint "entries_pkey_102008""#;
+        for (constraint, message, expected) in [
+            (Some(ENTRY_IDS), "", true),
+            (Some("images_pkey"), on_a_shard, false),
+            (None, on_a_shard, true),
+            (None, "duplicate key", false),
+        ] {
+            assert_eq!(names(constraint, message, ENTRY_IDS), expected);
         }
     }
 
