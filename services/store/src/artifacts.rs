@@ -128,8 +128,8 @@ pub struct ListedArtifact {
     pub title: String,
     /// The beginning of the content, up to `preview_chars` characters.
     pub preview: String,
-    /// The metadata.
-    pub metadata: JsonObject,
+    /// The metadata. It stays text, because the parsed form can take many times its length.
+    pub metadata: ObjectText,
     /// The path, if it has one.
     pub path: Option<String>,
     /// When it was created.

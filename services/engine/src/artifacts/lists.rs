@@ -2,9 +2,9 @@
 
 use context_model::{
     ArtifactHit, ArtifactId, ArtifactPath, ArtifactSearchMode, ArtifactSummary, Condition, Error,
-    Filter, FilterInput, HybridHit, HybridSearchContextRequest, Include, ListArtifactsReply,
-    ListArtifactsRequest, MetadataFilter, Operation, Result, SearchArtifactsReply,
-    SearchArtifactsRequest, Timestamp, Violations, invalid_input,
+    Filter, FilterInput, HybridHit, HybridSearchContextRequest, Include, JsonObject,
+    ListArtifactsReply, ListArtifactsRequest, MetadataFilter, ObjectText, Operation, Result,
+    SearchArtifactsReply, SearchArtifactsRequest, Timestamp, Violations, invalid_input,
 };
 use context_store::{ArtifactPage, ArtifactSelection, ListedArtifact, Page, PageStart, seal};
 
@@ -24,7 +24,7 @@ impl Artifacts {
     /// Lists artifacts, newest first.
     ///
     /// # Errors
-    /// `INVALID_ARGUMENT`; `RESULT_TOO_LARGE`; `SCOPE_MISSING` without `read`; the store's errors.
+    /// `INVALID_ARGUMENT`; `RESULT_TOO_LARGE`; `OVERLOADED`; `SCOPE_MISSING` without `read`; the store's errors.
     pub async fn list_artifacts(
         &self,
         caller: &Caller,
@@ -96,18 +96,18 @@ impl Artifacts {
                 updated_at,
                 damaged_version: _,
             } = artifact;
-            ArtifactSummary {
+            Ok(ArtifactSummary {
                 id: id.to_string(),
                 title,
                 content_preview: cut(preview),
-                metadata,
+                metadata: parsed(caller, &metadata)?,
                 path,
                 created_at,
                 updated_at,
-            }
+            })
         });
         Ok(ListArtifactsReply {
-            result: result.collect(),
+            result: result.collect::<Result<_>>()?,
             total: found.total,
             has_more,
             next_cursor,
@@ -194,20 +194,20 @@ impl Artifacts {
                 } = artifact;
                 let (content_preview, relevance_context) =
                     (cut(preview), relevance_context.clone());
-                ArtifactHit {
+                Ok(ArtifactHit {
                     id: id.to_string(),
                     title,
                     content_preview,
-                    metadata,
+                    metadata: parsed(caller, &metadata)?,
                     path,
                     relevance_context,
                     created_at,
                     relevance: None,
                     snippet: None,
-                }
+                })
             });
         Ok(SearchArtifactsReply {
-            result: result.collect(),
+            result: result.collect::<Result<_>>()?,
             has_more,
             revision: found.revision,
         })
@@ -304,6 +304,18 @@ fn is_sound(artifact: &ListedArtifact) -> bool {
     false
 }
 
+/// The metadata of an artifact in a list. Its memory is taken from the caller's budget.
+///
+/// # Errors
+/// `OVERLOADED` if there is no memory for it.
+fn parsed(caller: &Caller, metadata: &ObjectText) -> Result<JsonObject> {
+    let object = metadata.to_object().unwrap_or_default();
+    caller
+        .memory
+        .take(context_model::held_bytes(&object) as u64)?;
+    Ok(object)
+}
+
 /// The documented preview: 200 characters, followed by `...` if there are more.
 fn cut(mut text: String) -> String {
     if let Some((end, _)) = text.char_indices().nth(PREVIEW_CHARS) {
@@ -340,7 +352,7 @@ mod tests {
     #[test]
     fn a_cursor_reads_back_and_a_foreign_one_does_not() {
         let id = ArtifactId::parse("123e4567-e89b-12d3-a456-426614174000").unwrap();
-        let (preview, metadata) = (String::new(), context_model::JsonObject::new());
+        let (preview, metadata) = (String::new(), ObjectText::default());
         let at = Timestamp(1_764_410_400_000_001);
         let last = ListedArtifact {
             id,

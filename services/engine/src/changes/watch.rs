@@ -388,9 +388,10 @@ impl Changes {
         let rows = found
             .into_iter()
             .filter(|artifact| {
+                let metadata = artifact.metadata.to_object().unwrap_or_default();
                 watch
                     .selection
-                    .matches_artifact(artifact.created_at, &artifact.metadata)
+                    .matches_artifact(artifact.created_at, &metadata)
             })
             .map(|artifact| Row {
                 revision: watch.cursor.revision,

@@ -317,6 +317,32 @@ async fn the_metadata_of_artifacts_counts_for_the_size_of_a_page() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn the_metadata_of_listed_artifacts_is_taken_from_the_memory_budget() {
+    let flags = [
+        "--request-memory-mb=64",
+        "--max-total-size-mb=1",
+        "--max-image-size-mb=1",
+    ];
+    for (service, _database) in both(&flags).await {
+        // Parsed, each takes 29 MB. The budget is raised to 132 MiB.
+        let body = json!({"content": "a text", "metadata": {"a": vec![0; 400_000]}});
+        for _ in 0..12 {
+            let stored = service.post("/v1/artifacts", body.clone());
+            assert_eq!(stored.send().await.status, 201);
+        }
+        for path in ["/v1/artifacts?", "/v1/artifacts/search?query=text&"] {
+            let one = service.get(&format!("{path}limit=1")).send().await;
+            assert_eq!(one.status, 200, "{}", one.body);
+            let all = service.get(&format!("{path}limit=50")).send().await;
+            assert_eq!(
+                (all.status.as_u16(), all.reason().as_str()),
+                (503, "OVERLOADED")
+            );
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_cursor_that_cannot_be_used_has_its_reason() {
     for (service, _database) in both(&["--auth=keys"]).await {
         let all = ["read", "write", "delete"];

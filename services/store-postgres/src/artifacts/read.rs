@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use context_model::{ArtifactId, ArtifactPath, Error, Filter, JsonObject, Reason, Timestamp, fold};
+use context_model::{ArtifactId, ArtifactPath, Error, Filter, ObjectText, Reason, Timestamp, fold};
 use context_store::rules::artifact::ReadVersion;
 use context_store::rules::path::{self as rules, Placed};
 use context_store::seal::{self, StoredVersionContent};
@@ -417,7 +417,6 @@ struct ListRow {
     at: i64,
     #[diesel(sql_type = Text)]
     title: LossyText,
-    /// It is parsed only when the size of the page is known: the parsed form can take many times its length.
     #[diesel(sql_type = Text)]
     metadata: LossyText,
     #[diesel(sql_type = Text)]
@@ -470,7 +469,7 @@ impl Reading for List {
              }| {
                 let id =
                     ArtifactId::parse(&artifact_id).map_err(|_| unreadable("artifact id", None))?;
-                let object: Option<JsonObject> = serde_json::from_str(&json).ok();
+                let object = ObjectText::from_slice(json.as_bytes());
                 let content = seal::is_whole(&preview, Some(self.page.preview_chars))
                     .then_some(preview.as_str());
                 let read = StoredVersionContent {
@@ -480,7 +479,7 @@ impl Reading for List {
                     metadata: Some(&json),
                     content,
                 };
-                let damaged_version = (object.is_none()
+                let damaged_version = (object.is_err()
                     || !seal::artifact_is_sound(&read, seal.as_deref()))
                 .then_some(version);
                 let (metadata, created_at, updated_at) = (

@@ -1,6 +1,6 @@
 //! Reading artifacts, their lists and their versions.
 
-use context_model::{ArtifactId, ArtifactPath, Error, Filter, Reason, Timestamp, fold};
+use context_model::{ArtifactId, ArtifactPath, Error, Filter, ObjectText, Reason, Timestamp, fold};
 use context_store::rules::artifact::ReadVersion;
 use context_store::rules::path::{self as rules, Placed};
 use context_store::seal::{self, StoredVersionContent};
@@ -13,7 +13,6 @@ use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Binary, Nullable, Text};
 
 use crate::columns::LossyText;
-use crate::entries::parse_metadata;
 use crate::failure::store_error;
 use crate::filter;
 use crate::owners::Owner;
@@ -329,7 +328,7 @@ pub(crate) fn list(
                 metadata: Some(&metadata),
                 content,
             };
-            let object = parse_metadata(&metadata);
+            let object = ObjectText::from_slice(metadata.as_bytes());
             let damaged_version = (object.is_err()
                 || !seal::artifact_is_sound(&read, seal.as_deref()))
             .then_some(version);
