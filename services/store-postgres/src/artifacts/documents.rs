@@ -223,19 +223,22 @@ pub(crate) async fn complete(
 ) -> Result<(), Failure> {
     let wanted = made_with(language);
     let is_same_language = settings::read(conn, SETTING).await?.as_ref() == Some(&wanted);
-    // The last artifact of a full rebuild so far. `None` if only missing artifacts are indexed.
-    let mut rebuilt = (!is_same_language).then(Key::default);
-    if rebuilt.is_none() && !are_missing(conn).await? {
+    if is_same_language && !are_missing(conn).await? {
         return Ok(());
     }
-    let mut indexed = 0;
-    loop {
-        conn.batch_execute("BEGIN").await?;
-        let done = index_some(conn, rebuilt.as_ref(), language).await?;
-        conn.batch_execute("COMMIT").await?;
-        let Some(last) = done.last() else { break };
-        indexed += done.len();
-        rebuilt = rebuilt.map(|_| last.clone());
+    let (mut owner, mut indexed) = (String::new(), 0);
+    while let Some(next) = next_owner(conn, &owner, is_same_language).await? {
+        owner = next;
+        // The owner's last artifact that was rebuilt. `None` if only missing artifacts are indexed.
+        let mut rebuilt = (!is_same_language).then(String::new);
+        loop {
+            conn.batch_execute("BEGIN").await?;
+            let done = index_some(conn, &owner, rebuilt.as_deref(), language).await?;
+            conn.batch_execute("COMMIT").await?;
+            let Some(last) = done.last() else { break };
+            indexed += done.len();
+            rebuilt = rebuilt.map(|_| last.clone());
+        }
     }
     settings::write(conn, SETTING, &wanted).await?;
     if indexed > 0 {
@@ -257,17 +260,30 @@ async fn are_missing(conn: &mut AsyncPgConnection) -> Result<bool, Failure> {
 const STALE: &str = "NOT EXISTS (SELECT 1 FROM context.artifact_documents AS d WHERE d.owner_id = a.owner_id \
                      AND d.artifact_id = a.artifact_id AND d.version = a.version)";
 
-/// The primary key of an artifact.
-#[derive(Debug, Clone, Default)]
-struct Key {
-    owner_id: String,
-    artifact_id: String,
+/// The next owner, by name, that has artifacts, or artifacts whose current version is not indexed.
+async fn next_owner(
+    conn: &mut AsyncPgConnection,
+    after: &str,
+    only_stale: bool,
+) -> Result<Option<String>, Failure> {
+    #[derive(QueryableByName)]
+    struct Owner {
+        #[diesel(sql_type = Text)]
+        owner_id: String,
+    }
+    let wanted = if only_stale { STALE } else { "true" };
+    // Raw SQL for the optional condition.
+    let next = fragment!(
+        "SELECT a.owner_id FROM context.artifacts AS a WHERE a.owner_id > ? AND {wanted} ORDER BY a.owner_id LIMIT 1",
+        Bind::text(after),
+        Fragment::new(wanted),
+    );
+    let next: Vec<Owner> = sql::query(conn, next).await?;
+    Ok(next.into_iter().next().map(|Owner { owner_id }| owner_id))
 }
 
 #[derive(QueryableByName)]
 struct Stale {
-    #[diesel(sql_type = Text)]
-    owner_id: String,
     #[diesel(sql_type = Text)]
     artifact_id: String,
     #[diesel(sql_type = BigInt)]
@@ -285,30 +301,28 @@ struct Stale {
     is_stale: bool,
 }
 
-/// Indexes some artifacts after this key, or some whose current version is not indexed. Returns their keys, in order.
+/// Indexes some of an owner's artifacts: those after this id, or those whose current version is not indexed. Returns
+/// their ids, in order.
 async fn index_some(
     conn: &mut AsyncPgConnection,
-    after: Option<&Key>,
+    owner: &str,
+    after: Option<&str>,
     language: &Language,
-) -> Result<Vec<Key>, Failure> {
+) -> Result<Vec<String>, Failure> {
     let wanted = match after {
-        Some(Key {
-            owner_id,
-            artifact_id,
-        }) => fragment!(
-            "(a.owner_id, a.artifact_id) > (?, ?)",
-            Bind::text(owner_id),
-            Bind::text(artifact_id),
-        ),
-        None => Fragment::new(STALE),
+        Some(id) => fragment!("a.artifact_id > ?", Bind::text(id)),
+        None => Fragment::new("d.id IS NULL"),
     };
-    // Raw SQL for FOR UPDATE OF one table. It is planned each time, because it runs only when the database is opened.
+    // Raw SQL for FOR UPDATE OF one table. The owner is a value and there is no subquery, because only then does Citus
+    // recognise that all rows are on one server, and lock them. The statement is planned each time, because it runs
+    // only when the database is opened.
     let select = fragment!(
-        "SELECT a.owner_id, a.artifact_id, a.created_at, v.version, v.title, v.metadata::text AS metadata, v.content, \
-         {stale} AS is_stale FROM context.artifacts AS a JOIN context.artifact_versions AS v ON v.owner_id = a.owner_id \
-         AND v.artifact_id = a.artifact_id AND v.version = a.version WHERE {wanted} \
-         ORDER BY a.owner_id, a.artifact_id LIMIT ? FOR UPDATE OF a",
-        Fragment::new(STALE),
+        "SELECT a.artifact_id, a.created_at, v.version, v.title, v.metadata::text AS metadata, v.content, d.id IS NULL AS is_stale \
+         FROM context.artifacts AS a JOIN context.artifact_versions AS v ON v.owner_id = a.owner_id AND v.artifact_id = a.artifact_id \
+         AND v.version = a.version LEFT JOIN context.artifact_documents AS d ON d.owner_id = a.owner_id \
+         AND d.artifact_id = a.artifact_id AND d.version = a.version WHERE a.owner_id = ? AND {wanted} \
+         ORDER BY a.artifact_id LIMIT ? FOR UPDATE OF a",
+        Bind::text(owner),
         wanted,
         Bind::Int(AT_ONCE),
     );
@@ -320,7 +334,7 @@ async fn index_some(
             .map_err(|_| unreadable("artifact id", None))?
             .document();
         let indexed = Indexed {
-            owner: &row.owner_id,
+            owner,
             id,
             artifact_id: &row.artifact_id,
             version: row.version,
@@ -332,13 +346,10 @@ async fn index_some(
         if row.is_stale {
             // These vectors belong to an older text. The backfill creates new ones.
             let stale = "DELETE FROM context.chunks WHERE owner_id = ? AND id = ?";
-            let binds = vec![Bind::text(&row.owner_id), Bind::Int(id)];
+            let binds = vec![Bind::text(owner), Bind::Int(id)];
             delete_if_any(conn, Fragment::prepared(stale, binds)).await?;
         }
-        done.push(Key {
-            owner_id: row.owner_id,
-            artifact_id: row.artifact_id,
-        });
+        done.push(row.artifact_id);
     }
     Ok(done)
 }

@@ -173,6 +173,32 @@ async fn another_language_indexes_every_entry_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn opening_indexes_the_artifacts_of_every_owner() {
+    let Some(database) = super::arrange::database().await else {
+        return;
+    };
+    let client = database.connect().await;
+    // As a service stores them that does not know the index. They take several transactions.
+    let insert = "INSERT INTO context.artifacts (owner_id, artifact_id, created_at, version) \
+                  SELECT CASE WHEN n = 1 THEN 'a' ELSE 'b' END, md5(n::text)::uuid::text, 0, 1 \
+                  FROM generate_series(1, 50) AS n; \
+                  INSERT INTO context.artifact_versions \
+                  (owner_id, artifact_id, version, at, title_given, changes, title, metadata, content) \
+                  SELECT owner_id, artifact_id, 1, 0, true, '{}', 'title', '{}', 'viele Häuser' FROM context.artifacts";
+    client.batch_execute(insert).await.expect("inserted");
+    for (language, word) in [("english", "häuser"), ("german", "haus")] {
+        let mut config = config(database.url());
+        config.language = language.to_owned();
+        let store = PostgresStore::open(config).await.expect("it opens");
+        store.close().await;
+        let count =
+            "SELECT count(*) FROM context.artifact_documents WHERE words @@ $1::text::tsquery";
+        let row = client.query_one(count, &[&word]).await.expect("counted");
+        assert_eq!(row.get::<_, i64>(0), 50, "{language}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_command_with_other_settings_changes_no_index() {
     let Some(database) = super::arrange::database().await else {
         return;
