@@ -88,6 +88,8 @@ export function Page() {
   if (session.state === "closed") return <Closed />;
   if (session.state === "key") {
     const enter = (key: string) => {
+      // A header cannot contain every character: the request would never be sent.
+      if (/[^!-~]/.test(key)) return setSession({ state: "key", busy: false, why: "This is not a whole key or token: it contains a space or a character that is not ASCII." });
       setKey(key);
       setSession({ state: "key", busy: true });
       void open();
