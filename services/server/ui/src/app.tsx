@@ -10,6 +10,7 @@ import { asApiError } from "./hooks";
 import { finishSignIn } from "./issuer";
 import { dismiss, useNotices } from "./notices";
 import { Button, Icon } from "./parts/basics";
+import { forgetDrafts } from "./parts/editor";
 import { probeRights, type Rights } from "./rights";
 import { type Route, to, useRoute, type View } from "./route";
 import { Activity } from "./views/activity";
@@ -99,6 +100,7 @@ export function Page() {
   const leave = () => {
     setKey(undefined);
     takeAllBack();
+    forgetDrafts();
     setSession({ state: "key", busy: false });
   };
   return <Shell rights={session.rights} leave={leave} />;

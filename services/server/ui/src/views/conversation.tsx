@@ -11,6 +11,7 @@ import { asApiError } from "../hooks";
 import { after, before, beginning, oldestFirst, PAGE, type Page } from "../paging";
 import { Button, Copy, Empty, Head, Icon, inputValue, Sentinel, Trouble, Waiting } from "../parts/basics";
 import { DayBars, Uncounted, useDays } from "../parts/days";
+import { isUnsaved } from "../parts/editor";
 import { EntryView } from "../parts/entry";
 import { replace, to } from "../route";
 
@@ -243,8 +244,9 @@ function applied(part: Part, changes: Change[], isAtEnd: boolean): Part {
   const list = new Map(part.entries.map((entry) => [entry.id, entry]));
   let { later } = part;
   for (const { operation, id, entry } of changes) {
-    if (operation === "deleted") list.delete(Number(id));
-    else if (entry && list.has(entry.id)) list.set(entry.id, entry);
+    if (operation === "deleted") {
+      if (!isUnsaved(Number(id))) list.delete(Number(id));
+    } else if (entry && list.has(entry.id)) list.set(entry.id, entry);
     else if (entry && operation === "created" && !later) {
       if (isAtEnd || list.size < MAX_ENTRIES) list.set(entry.id, entry);
       else later = true;
