@@ -316,6 +316,15 @@ async function showMany() {
     await page.getByText("Note 0.", { exact: false }).first().waitFor();
     await scrollUntil(true, (numbers) => numbers[0] > 300);
     await scrollUntil(false, (numbers) => numbers[0] === 0);
+    // Links to a part that the URL already names work too.
+    await scrollUntil(true, (numbers) => numbers[0] > 300);
+    await page.getByRole("button", { name: "Go to the first entry" }).dispatchEvent("click");
+    await page.waitForFunction(() => /Note 0\./.test(document.querySelector(".talk .entry .text")?.textContent));
+    await page.getByRole("link", { name: "Go to the newest" }).dispatchEvent("click");
+    await page.getByText(`Note ${many - 1}.`).waitFor();
+    await scrollUntil(false, (numbers) => numbers[0] < many - 500);
+    await page.getByRole("link", { name: "Go to the newest" }).dispatchEvent("click");
+    await page.getByText(`Note ${many - 1}.`).waitFor();
     step(`a thread of ${many} entries scrolls both ways, with at most 200 of them on the page`);
 
     for (let from = 0; from < 300; from += 100) {
@@ -423,8 +432,28 @@ async function correct(base) {
   await page.getByText("added").first().waitFor();
   const raw = await (await fetch(`${service}/v1/contexts/${wrong}`)).text();
   for (const number of ["9007199254740993123", "1.0", "12345678901234567"]) assert.ok(raw.includes(number), raw);
+
+  // Unsaved text outlives the view, and the deletion of the entry by another client. Line ends stay as they were.
+  const { context_id: other } = await rest.post("v1/contexts", { thread_id: "edits", source: "user", text: "One.\r\nTwo." });
+  await page.goto(`${base}/#/entry/${other}`);
+  await page.getByRole("button", { name: `Edit entry ${other}` }).click();
+  const text = page.getByLabel("Text", { exact: true });
+  await text.fill("One.\nTwo.\nThree.");
+  await page.getByRole("link", { name: "Health" }).click();
+  await heading(page, "Health").waitFor();
+  await page.goto(`${base}/#/threads/edits`);
+  assert.equal(await text.inputValue(), "One.\nTwo.\nThree.");
+  await page.getByRole("button", { name: "Save" }).click();
+  await text.waitFor({ state: "detached" });
+  assert.equal((await rest.get(`v1/contexts/${other}`)).text_content, "One.\r\nTwo.\r\nThree.");
+  await page.getByRole("button", { name: `Edit entry ${other}` }).click();
+  await text.fill("Not lost.");
+  await rest.call("DELETE", `v1/contexts/${other}`);
+  await rest.post("v1/contexts", { thread_id: "edits", source: "user", text: "Stored after the deletion." });
+  await page.getByText("Stored after the deletion.").waitFor();
+  assert.equal(await text.inputValue(), "Not lost.");
   await page.done();
-  step("edit: conflict, and metadata keeps its numbers");
+  step("edit: conflict, metadata keeps its numbers, and unsaved text stays");
 }
 
 async function deleteAndTakeBack(base) {
@@ -601,8 +630,25 @@ async function searchEachWay(base) {
   // The copied text is the text that is shown.
   await page.locator(".commands").getByRole("button", { name: "Copy" }).first().click();
   assert.equal(await page.evaluate(() => navigator.clipboard.readText()), commands[0]);
+  // A browser may refuse to copy.
+  await page.evaluate(() => {
+    navigator.clipboard.writeText = () => Promise.reject(new Error("refused"));
+    document.execCommand = () => false;
+  });
+  await page.locator(".commands").getByRole("button", { name: "Copy" }).first().click();
+  await page.getByText("Not copied").first().waitFor();
   await page.goBack();
   await page.waitForFunction(() => !location.hash.includes("where"));
+
+  // A suggested value finds its entry, whichever characters it has.
+  const value = String.raw`say "hi", C:\ok`;
+  await rest.post("v1/contexts", { thread_id: "quotes", source: "user", text: "With a quoted value.", metadata: { spoken: value } });
+  await page.goto(`${base}/#/search?kind=filters&where=${encodeURIComponent(JSON.stringify([["spoken", "in", "x"]]))}`);
+  const offered = page.locator("#known-values-0 option");
+  await offered.waitFor({ state: "attached" });
+  await page.getByRole("combobox", { name: "Value" }).fill(await offered.getAttribute("value"));
+  await page.getByRole("button", { name: "Apply the filters" }).click();
+  await page.locator(".entry", { hasText: "With a quoted value." }).waitFor();
   await page.done();
   step("search: each kind, filters, commands");
 }
@@ -657,6 +703,24 @@ async function keyboardOnly(base) {
   }
   await page.done();
   step("the keyboard alone reaches a thread and its entries");
+}
+
+/** With site data blocked, a page without keys needs no sign-in. */
+async function openWithoutSiteData(base) {
+  const page = await visit(base);
+  await page.addInitScript(() => {
+    for (const name of ["localStorage", "sessionStorage"]) {
+      Object.defineProperty(window, name, {
+        get() {
+          throw new DOMException("blocked", "SecurityError");
+        },
+      });
+    }
+  });
+  await page.goto(`${base}/`);
+  await page.locator(".entry").first().waitFor();
+  await page.done();
+  step("the page opens while site data is blocked");
 }
 
 async function surviveAnOutage() {
@@ -728,6 +792,9 @@ async function signInAndManageKeys() {
   await page.getByLabel("API key or token").fill("sk_prod_wrong");
   await page.getByRole("button", { name: "Sign in" }).click();
   await page.getByText("This key or token is not accepted").waitFor();
+  await page.getByLabel("API key or token").fill("sk_prod_…");
+  await page.getByRole("button", { name: "Sign in" }).click();
+  await page.getByText("This is not a whole key or token").waitFor();
   await page.getByLabel("API key or token").fill(key);
   await page.keyboard.press("Enter");
   await heading(page, "Activity").waitFor();
@@ -974,6 +1041,7 @@ const STEPS = {
   delete: () => deleteAndTakeBack(service),
   artifacts: () => compareAndRestore(service),
   keyboard: () => keyboardOnly(service),
+  blocked: () => openWithoutSiteData(service),
   outage: surviveAnOutage,
   open: openWithoutAPort,
   keys: signInAndManageKeys,

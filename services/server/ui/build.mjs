@@ -20,8 +20,7 @@ await build({
   bundle: true,
   minify: true,
   format: "esm",
-  // These versions have everything that the page needs, such as :has and color-mix. Exact numbers (src/json.ts) need
-  // newer ones.
+  // These versions have everything that the page needs, such as :has and color-mix.
   target: ["chrome111", "firefox121", "safari16.4"],
   jsx: "automatic",
   jsxImportSource: "preact",

@@ -72,17 +72,23 @@ export interface Session {
 }
 
 let opened: Session | undefined;
+// Stored until the service responds, so that a failed request can be sent again.
+let ticket: string | undefined;
 
 /** The session of this page; undefined on a page that was opened in another way. */
 export const session = (): Session | undefined => opened;
 
 /** Exchanges the ticket in the page's URL, if there is one, for a session. */
 export async function begin(): Promise<void> {
-  const ticket = /^#open=([0-9a-f]+)$/.exec(location.hash)?.[1];
+  const given = /^#open=([0-9a-f]+)$/.exec(location.hash)?.[1];
+  if (given !== undefined) {
+    ticket = given;
+    // Removed before the request, so that neither a reload nor the history contains a used ticket.
+    history.replaceState(null, "", location.pathname + location.search);
+  }
   if (ticket === undefined) return;
-  // Removed before the request, so that neither a reload nor the history contains a used ticket.
-  history.replaceState(null, "", location.pathname + location.search);
   opened = await call<Session>("POST", "ui/session", { body: { ticket } });
+  ticket = undefined;
 }
 
 /** The URL at which the issuer of tokens signs people in; null when only a key can be used. */

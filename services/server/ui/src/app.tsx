@@ -10,6 +10,7 @@ import { asApiError } from "./hooks";
 import { finishSignIn } from "./issuer";
 import { dismiss, useNotices } from "./notices";
 import { Button, Icon } from "./parts/basics";
+import { forgetDrafts } from "./parts/editor";
 import { probeRights, type Rights } from "./rights";
 import { type Route, to, useRoute, type View } from "./route";
 import { Activity } from "./views/activity";
@@ -88,6 +89,8 @@ export function Page() {
   if (session.state === "closed") return <Closed />;
   if (session.state === "key") {
     const enter = (key: string) => {
+      // A header cannot contain every character: the request would never be sent.
+      if (/[^!-~]/.test(key)) return setSession({ state: "key", busy: false, why: "This is not a whole key or token: it contains a space or a character that is not ASCII." });
       setKey(key);
       setSession({ state: "key", busy: true });
       void open();
@@ -97,6 +100,7 @@ export function Page() {
   const leave = () => {
     setKey(undefined);
     takeAllBack();
+    forgetDrafts();
     setSession({ state: "key", busy: false });
   };
   return <Shell rights={session.rights} leave={leave} />;

@@ -27,14 +27,15 @@ export function deleteLater(id: string, label: string, send: () => Promise<unkno
   const timer = setTimeout(async () => {
     const sent = pending.get(id);
     if (sent) sent.timer = undefined;
+    // After signing out, another owner may have an entry with this id, and a delete of it.
+    const isCurrent = () => pending.get(id) === sent;
     try {
       await send();
-      // After signing out, another owner may have an entry with this id.
-      if (pending.get(id) === sent) gone.add(id);
+      if (isCurrent()) gone.add(id);
     } catch (error) {
       say(`${label} was not deleted: ${asApiError(error).message}`, "bad");
     }
-    pending.delete(id);
+    if (isCurrent()) pending.delete(id);
     changed();
   }, DELAY_MS);
   pending.set(id, { id, label, due: Date.now() + DELAY_MS, timer });

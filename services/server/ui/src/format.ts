@@ -24,7 +24,7 @@ export function ago(iso: string, now: number): string {
   const hours = Math.floor(minutes / 60);
   if (hours < 24) return `${hours} h ago`;
   const days = Math.floor(hours / 24);
-  if (days < 7) return days === 1 ? "yesterday" : `${days} days ago`;
+  if (days < 7) return `${counted(days, "day")} ago`;
   return day.format(then);
 }
 

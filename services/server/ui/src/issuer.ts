@@ -38,13 +38,23 @@ export async function goToIssuer(url: string): Promise<void> {
   location.assign(target);
 }
 
+/** What the page stored before it sent the browser to the issuer. If site data is blocked, the access throws. */
+function takePending(): string | null {
+  try {
+    const pending = sessionStorage.getItem(PENDING);
+    sessionStorage.removeItem(PENDING);
+    return pending;
+  } catch {
+    return null;
+  }
+}
+
 /**
  * Returns the token for the code with which the issuer sent the browser back; undefined if the browser does not come
  * from the issuer. Throws if the sign-in failed.
  */
 export async function finishSignIn(): Promise<string | undefined> {
-  const pending = sessionStorage.getItem(PENDING);
-  sessionStorage.removeItem(PENDING);
+  const pending = takePending();
   const query = new URLSearchParams(location.search);
   const code = query.get("code");
   const error = query.get("error");

@@ -1,15 +1,16 @@
 // JSON whose numbers stay as they were written. Metadata can contain 64-bit integers, and distinguishes 1.0 from 1. A
-// JavaScript number would change both, and an edit would then store the change. That still happens in browsers whose
-// JSON.parse gives the reviver no source text: before Chrome 114, Firefox 135 and Safari 18.4.
+// JavaScript number would change both, and an edit would then store the change. Not every browser for which the page is
+// built gives a reviver of JSON.parse the source text, so such numbers are parsed as texts.
 
 /** A number that a JavaScript number would change. */
 export class Exact {
   constructor(readonly source: string) {}
 }
 
-type Reviver = (this: unknown, key: string, value: unknown, context?: { source?: string }) => unknown;
+/** Precedes such a number while it is a text. It is random, so that no stored text begins with it. */
+const MARK = `number ${Math.random()} `;
 
-/** Matches a text that may contain such a number. A text without a match is parsed faster, without a reviver. */
+/** Matches a text that may contain such a number. A text without a match is parsed faster. */
 const MAY_HAVE_EXACT = /\d{16}|\d\.\d*0(?!\d)|\d[eE][+-]?\d/;
 
 /**
@@ -17,25 +18,33 @@ const MAY_HAVE_EXACT = /\d{16}|\d\.\d*0(?!\d)|\d[eE][+-]?\d/;
  * all others are numbers.
  */
 export function parseReply(text: string): unknown {
-  return MAY_HAVE_EXACT.test(text) ? settled(parse(text)) : JSON.parse(text);
+  return MAY_HAVE_EXACT.test(text) ? unmarked(JSON.parse(marked(text)), false) : JSON.parse(text);
 }
 
-function parse(text: string): unknown {
-  const keep: Reviver = (_key, value, context) =>
-    typeof value === "number" && context?.source !== undefined && String(value) !== context.source
-      ? new Exact(context.source)
-      : value;
-  return JSON.parse(text, keep as (key: string, value: unknown) => unknown);
-}
-
-/** Turns `Exact` into numbers, except in metadata and its values. */
-function settled(value: unknown): unknown {
-  if (value instanceof Exact) return Number(value.source);
-  if (Array.isArray(value)) return value.map(settled);
-  if (isObject(value)) {
-    for (const [key, inner] of Object.entries(value)) {
-      if (key !== "metadata" && key !== "value") value[key] = settled(inner);
+/** The JSON with every number that a JavaScript number would change as a marked text. */
+function marked(text: string): string {
+  let inText = false;
+  const parts = text.split('"').map((part) => {
+    if (!inText) {
+      inText = true;
+      return part.replace(/-?\d[\d.eE+-]*/g, (number) => (String(Number(number)) === number ? number : `"${MARK}${number}"`));
     }
+    // After an odd number of backslashes, a quote does not end the text.
+    inText = /(?:^|[^\\])(?:\\\\)*\\$/.test(part);
+    return part;
+  });
+  return parts.join('"');
+}
+
+/** Turns marked texts into `Exact` in metadata and its values, and into numbers elsewhere. */
+function unmarked(value: unknown, exact: boolean): unknown {
+  if (typeof value === "string" && value.startsWith(MARK)) {
+    const source = value.slice(MARK.length);
+    return exact ? new Exact(source) : Number(source);
+  }
+  if (Array.isArray(value)) return value.map((item) => unmarked(item, exact));
+  if (isObject(value)) {
+    for (const [key, inner] of Object.entries(value)) value[key] = unmarked(inner, exact || key === "metadata" || key === "value");
   }
   return value;
 }

@@ -48,7 +48,7 @@ export async function after(thread: string, from: string, loaded: Hit[], signal?
   let none = 0;
   let many = Infinity;
   for (;;) {
-    const isLast = start + span >= Date.now() + FIRST_SPAN_MS;
+    const isLast = many === Infinity && start + span >= Date.now() + FIRST_SPAN_MS;
     const body = { thread_id: thread, start_date: from, ...(isLast ? {} : { end_date: new Date(start + span).toISOString() }) };
     const { results } = await api.search("filters", { ...body, limit: LIMIT }, signal);
     const found = withoutLoaded(results);
@@ -59,7 +59,8 @@ export async function after(thread: string, from: string, loaded: Hit[], signal?
     } else {
       // The next span ends at the oldest result at the latest. Halving alone cannot separate entries of the same time.
       const oldest = Math.ceil(Date.parse(results.at(-1)?.created_at ?? from) - start) + 1;
-      many = Math.max(Math.min(span, oldest), none + 1);
+      // The last span has no end, so a clock of this machine that is behind the service's does not matter.
+      many = Math.max(isLast ? oldest : Math.min(span, oldest), none + 1);
     }
     if (many - none <= 1) return { entries: withoutLoaded(await all({ ...body, end_date: new Date(start + many).toISOString() }, signal)), more: true };
     span = many === Infinity ? span * 8 : Math.ceil((none + many) / 2);

@@ -1,7 +1,7 @@
 // A search: read from and written to the URL, and converted to a request and to commands.
 
 import type { FtsMode, Operator, SearchKind } from "./api";
-import { Exact } from "./json";
+import { compact, Exact } from "./json";
 import { to } from "./route";
 
 export interface Condition {
@@ -122,8 +122,23 @@ function typed(text: string): unknown {
     const isExact = /^-?\d+$/.test(json) && !Number.isSafeInteger(Number(json));
     return isExact ? new Exact(json) : JSON.parse(json);
   }
-  const quoted = /^"(.*)"$/s.exec(trimmed);
-  return quoted ? quoted[1] : trimmed;
+  const quoted = /^"(.*)"$/s.exec(trimmed)?.[1];
+  return quoted === undefined ? trimmed : unescaped(quoted);
+}
+
+const inQuotes = (text: string): string => `"${text.replace(/["\\]/g, "\\$&")}"`;
+/** The text between the quotes that `inQuotes` adds. */
+const unescaped = (text: string): string => text.replace(/\\(["\\])/g, "$1");
+
+/**
+ * A value as this operator's filter reads it. A text that would be trimmed, split, unquoted, or read as a number or a
+ * boolean is in quotes.
+ */
+export function written(value: unknown, operator: Operator): string {
+  if (typeof value !== "string") return compact(value);
+  if (takesText(operator)) return value;
+  const changes = value !== value.trim() || /^(?:-?\d+(?:\.\d+)?|true|false|".*)?$/s.test(value);
+  return changes || (takesList(operator) && value.includes(",")) ? inQuotes(value) : value;
 }
 
 /** The items of a list with commas between them. An item in quotes may contain commas. It keeps its quotes. */
@@ -132,11 +147,11 @@ const listed = (text: string): string[] =>
 
 /** The tags in a list as `tagList` writes it. */
 export const tagsIn = (text: string): string[] =>
-  listed(text).map((item) => (/^"(?:[^"\\]|\\.)*"$/.test(item) ? item.slice(1, -1).replace(/\\(["\\])/g, "$1") : item)).filter((tag) => tag !== "");
+  listed(text).map((item) => (/^"(?:[^"\\]|\\.)*"$/.test(item) ? unescaped(item.slice(1, -1)) : item)).filter((tag) => tag !== "");
 
 /** Tags as a list with commas between them. A tag that a list would split or change is in quotes. */
 export const tagList = (tags: string[]): string =>
-  tags.map((tag) => (/,|^"/.test(tag) || tag !== tag.trim() ? `"${tag.replace(/["\\]/g, "\\$&")}"` : tag)).join(", ");
+  tags.map((tag) => (/,|^"/.test(tag) || tag !== tag.trim() ? inQuotes(tag) : tag)).join(", ");
 
 /** The filters in the form of the request. */
 export function filters(query: Query): Record<string, unknown> {

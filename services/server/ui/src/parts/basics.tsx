@@ -81,33 +81,32 @@ export function Button(given: ButtonProps) {
   );
 }
 
-/** Copies a text to the clipboard, and confirms it. */
+/** Copies a text to the clipboard, and says whether that worked. */
 export function Copy({ text, label = "Copy", bare = false }: { text: string; label?: string; bare?: boolean }) {
-  const [done, setDone] = useState(false);
+  const [outcome, setOutcome] = useState("");
   useEffect(() => {
-    if (!done) return;
-    const timer = setTimeout(() => setDone(false), 2_000);
+    if (outcome === "") return;
+    const timer = setTimeout(() => setOutcome(""), 2_000);
     return () => clearTimeout(timer);
-  }, [done]);
-  const copy = async () => {
-    await write(text);
-    setDone(true);
-  };
+  }, [outcome]);
+  const copy = async () => setOutcome((await write(text)) ? "Copied" : "Not copied");
   return (
     <span class="copy">
       <Button small tone="quiet" icon="copy" label={bare ? label : undefined} onClick={() => void copy()}>
-        {bare ? undefined : done ? "Copied" : label}
+        {bare ? undefined : outcome || label}
       </Button>
       <span class="unseen" role="status">
-        {done ? "Copied" : ""}
+        {outcome}
       </span>
     </span>
   );
 }
 
-async function write(text: string): Promise<void> {
+/** Whether the text is in the clipboard now. */
+async function write(text: string): Promise<boolean> {
   try {
     await navigator.clipboard.writeText(text);
+    return true;
   } catch {
     // Without TLS, browsers have no clipboard object, unless the service is on the same machine.
     const area = document.createElement("textarea");
@@ -115,8 +114,9 @@ async function write(text: string): Promise<void> {
     area.className = "unseen";
     document.body.append(area);
     area.select();
-    document.execCommand("copy");
+    const copied = document.execCommand("copy");
     area.remove();
+    return copied;
   }
 }
 

@@ -1,8 +1,8 @@
 // The form that changes an entry. No change is lost: if the entry changed meanwhile, both texts are shown.
 
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 
-import { api, ApiError, type Entry } from "../api";
+import { api, ApiError, type Entry, type Hit } from "../api";
 import { asApiError } from "../hooks";
 import { isObject, pretty } from "../json";
 import { say } from "../notices";
@@ -15,23 +15,51 @@ interface Draft {
   metadata: string;
 }
 
+// Unsaved changes outlive the form: another view may be opened, a list may drop the entry, or the key may expire.
+const drafts = new Map<number, { base: Entry; draft: Draft }>();
+
+function kept({ id, created_at }: Hit | Entry) {
+  const found = drafts.get(id);
+  // With another key, the id may be that of another entry.
+  return found?.base.created_at === created_at ? found : undefined;
+}
+
+/** The entry to which unsaved changes were made. */
+export const unsaved = (entry: Hit | Entry): Entry | undefined => kept(entry)?.base;
+export const isUnsaved = (id: number): boolean => drafts.has(id);
+export const forgetDrafts = (): void => drafts.clear();
+
+/** The text as a `<textarea>` returns it. */
+const withLineFeeds = (text: string): string => text.replace(/\r\n?/g, "\n");
+
 const draftOf = (entry: Entry): Draft => ({
-  text: entry.text_content,
+  text: withLineFeeds(entry.text_content),
   tags: tagList(entry.tags),
   metadata: pretty(entry.metadata),
 });
 
 export function Editor({ entry, onDone }: { entry: Entry; onDone: (saved?: Entry) => void }) {
-  const [base, setBase] = useState(entry);
-  const [draft, setDraft] = useState(() => draftOf(entry));
+  const [base, setBase] = useState(() => unsaved(entry) ?? entry);
+  const [draft, setDraft] = useState(() => kept(entry)?.draft ?? draftOf(entry));
   const [other, setOther] = useState<Entry>();
   const [error, setError] = useState<ApiError>();
   const [busy, setBusy] = useState(false);
   const area = useRef<HTMLTextAreaElement>(null);
-  useEffect(() => area.current?.focus(), []);
+  // A form that is shown again does not take the focus.
+  useEffect(() => {
+    if (unsaved(entry) === undefined) area.current?.focus();
+  }, []);
 
   const old = draftOf(base);
   const changed = draft.text !== old.text || draft.tags !== old.tags || draft.metadata !== old.metadata;
+  useLayoutEffect(() => {
+    if (changed) drafts.set(entry.id, { base, draft });
+    else drafts.delete(entry.id);
+  }, [base, draft]);
+  const end = (saved?: Entry) => {
+    drafts.delete(entry.id);
+    onDone(saved);
+  };
 
   const save = async (onto: Entry) => {
     const body = changes(base, draft);
@@ -40,16 +68,16 @@ export function Editor({ entry, onDone }: { entry: Entry; onDone: (saved?: Entry
       return;
     }
     if (body === "{}") {
-      onDone(onto);
+      end(onto);
       return;
     }
     setBusy(true);
     setError(undefined);
     try {
       await api.update(entry.id, onto.version, body);
-      const saved = await api.entry(entry.id, false);
       say(`Entry ${entry.id} is saved.`);
-      onDone(saved);
+      // If the entry cannot be loaded now, the change is stored nevertheless.
+      end(await api.entry(entry.id, false).catch(() => undefined));
     } catch (failure) {
       const problem = asApiError(failure);
       if (problem.reason === "VERSION_MISMATCH") await conflict();
@@ -71,10 +99,10 @@ export function Editor({ entry, onDone }: { entry: Entry; onDone: (saved?: Entry
       aria-label={`Edit entry ${entry.id}`}
       onSubmit={(event) => {
         event.preventDefault();
-        void save(other ?? base);
+        if (other === undefined && !busy) void save(base);
       }}
       onKeyDown={(event) => {
-        if (event.key === "Escape" && !changed) onDone();
+        if (event.key === "Escape" && !changed) end();
       }}
     >
       {other && (
@@ -129,7 +157,7 @@ export function Editor({ entry, onDone }: { entry: Entry; onDone: (saved?: Entry
             Save
           </Button>
         )}
-        <Button onClick={() => onDone()}>Cancel</Button>
+        <Button onClick={() => end()}>Cancel</Button>
         <small>Saved only if it is still version {(other ?? base).version}.</small>
       </div>
     </form>
@@ -148,7 +176,10 @@ function asText(shown: Draft, mine: Draft, old: Draft): string {
 function changes(base: Entry, draft: Draft): string | ApiError {
   const old = draftOf(base);
   const fields: string[] = [];
-  if (draft.text !== old.text) fields.push(`"text":${JSON.stringify(draft.text)}`);
+  if (draft.text !== old.text) {
+    const hasReturns = base.text_content !== old.text && base.text_content === old.text.replaceAll("\n", "\r\n");
+    fields.push(`"text":${JSON.stringify(hasReturns ? draft.text.replaceAll("\n", "\r\n") : draft.text)}`);
+  }
   if (draft.tags !== old.tags) fields.push(`"tags":${JSON.stringify(tagsIn(draft.tags))}`);
   if (draft.metadata !== old.metadata) {
     const text = draft.metadata.trim() === "" ? "{}" : draft.metadata;

@@ -12,7 +12,7 @@ import { isObject, pretty } from "../json";
 import { tagList } from "../query";
 import { to } from "../route";
 import { Button, Copy, Icon, Time, Trouble } from "./basics";
-import { Editor } from "./editor";
+import { Editor, unsaved } from "./editor";
 
 /** How many characters of a text are shown until the user opens the rest. */
 const SHOWN_CHARACTERS = 4_000;
@@ -37,7 +37,7 @@ export function EntryView({ entry: given, snippet, showThread = false, brief, ma
   const { rights } = useApp();
   const [whole, setWhole] = useState<Entry>();
   const [open, setOpen] = useState(false);
-  const [editing, setEditing] = useState<Entry>();
+  const [editing, setEditing] = useState(() => (rights.contexts.write ? unsaved(given) : undefined));
   const [error, setError] = useState<ApiError>();
   // The entry that was loaded here is shown until the list has a newer version.
   const entry: Hit | Entry = whole !== undefined && whole.version >= given.version ? whole : given;

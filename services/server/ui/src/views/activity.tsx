@@ -8,6 +8,7 @@ import type { Change } from "../feed";
 import { count } from "../format";
 import { asApiError, useLoad, useWide } from "../hooks";
 import { Button, Choices, Empty, Head, Icon, inputValue, Time, Trouble, Waiting } from "../parts/basics";
+import { isUnsaved } from "../parts/editor";
 import { EntryView } from "../parts/entry";
 import { replace, type Route, to } from "../route";
 
@@ -57,7 +58,8 @@ function apply(rows: Row[], changes: Change[]): Row[] {
     const at = entry && change.operation === "created" ? Date.parse(entry.created_at) : Date.parse(change.time);
     list.set(key, { key, at: old && change.entity === "context" ? old.at : at, entry, change });
   }
-  return [...list.values()].sort((a, b) => b.at - a.at || (b.entry?.id ?? 0) - (a.entry?.id ?? 0)).slice(0, MAX_ROWS);
+  const sorted = [...list.values()].sort((a, b) => b.at - a.at || (b.entry?.id ?? 0) - (a.entry?.id ?? 0));
+  return sorted.filter(({ entry }, i) => i < MAX_ROWS || (entry && isUnsaved(entry.id)));
 }
 
 export function Activity({ route }: { route: Route }) {

@@ -85,9 +85,11 @@ const CLIENTS: Client[] = [
 export function Connect() {
   const { rights } = useApp();
   const [chosen, setChosen] = useState("claude");
-  const [url, setUrl] = useState(() => address("").href.replace(/\/$/, ""));
+  const [url, setUrl] = useState(() => address(".").href.replace(/\/$/, ""));
   const [program, setProgram] = useState("context-gateway");
-  const [made, setMade] = useState<{ client: string; key: string }>();
+  // The new keys, by client.
+  const [made, setMade] = useState<Record<string, string>>({});
+  const [busy, setBusy] = useState(false);
   const [error, setError] = useState<ApiError>();
   const opened = session();
   // Python's standard library has no HTTP over a socket.
@@ -98,15 +100,17 @@ export function Connect() {
   // These name the variable that holds the key, and the gateway for HTTP gets the keys of its clients.
   const hasKeyInIt = isGateway && client.id !== "http";
   const base = url.trim().replace(/\/$/, "");
-  const given = { url: base, service: opened?.gateway_environment ?? { CONTEXT_BACKEND: base }, key: rights.keyed ? (made?.client === client.id ? made.key : KEY) : undefined, program: program.trim() || "context-gateway" };
+  const given = { url: base, service: opened?.gateway_environment ?? { CONTEXT_BACKEND: base }, key: rights.keyed ? (made[client.id] ?? KEY) : undefined, program: program.trim() || "context-gateway" };
   const makeKey = async () => {
     setError(undefined);
+    setBusy(true);
     try {
       const { key } = await api.createKey({ name: client.name, scopes: ["read", "write", "delete"] });
-      setMade({ client: client.id, key });
+      setMade((old) => ({ ...old, [client.id]: key }));
     } catch (failure) {
       setError(asApiError(failure));
     }
+    setBusy(false);
   };
   return (
     <section class="view">
@@ -126,15 +130,15 @@ export function Connect() {
         )}
       </div>
       <Code name={client.place(given)} text={client.text(given)}>
-        {hasKeyInIt && rights.manage && made?.client !== client.id && (
-          <Button small icon="keys" onClick={() => void makeKey()}>
+        {hasKeyInIt && rights.manage && made[client.id] === undefined && (
+          <Button small icon="keys" disabled={busy} onClick={() => void makeKey()}>
             Put a new key in it
           </Button>
         )}
       </Code>
       {error && <Trouble error={error} />}
       <ul class="hints">
-        {rights.keyed && <li>{hasKeyInIt ? (made?.client === client.id ? `This is a new key, “${client.name}”. It is shown only now.` : `Put a key in place of ${KEY}.`) : client.id === "http" ? "Each client sends its own key." : "Set CONTEXT_API_KEY to a key."} Each client should have a key of its own.</li>}
+        {rights.keyed && <li>{hasKeyInIt ? (made[client.id] ? `This is a new key, “${client.name}”. It is shown only now.` : `Put a key in place of ${KEY}.`) : client.id === "http" ? "Each client sends its own key." : "Set CONTEXT_API_KEY to a key."} Each client should have a key of its own.</li>}
         {isGateway && new URL(address("").href).pathname !== "/" && <li>This page is served below a path. The gateway speaks gRPC, which needs the service itself: name its host and port.</li>}
         {isGateway && client.id !== "http" && !rights.keyed && Object.keys(opened?.gateway_environment ?? {}).length === 0 && (
           <li>

@@ -11,6 +11,7 @@ import { asApiError } from "../hooks";
 import { after, before, beginning, oldestFirst, PAGE, type Page } from "../paging";
 import { Button, Copy, Empty, Head, Icon, inputValue, Sentinel, Trouble, Waiting } from "../parts/basics";
 import { DayBars, Uncounted, useDays } from "../parts/days";
+import { isUnsaved } from "../parts/editor";
 import { EntryView } from "../parts/entry";
 import { replace, to } from "../route";
 
@@ -48,6 +49,8 @@ export function Conversation({ thread, until, at, back }: Props) {
     setPart(next);
   };
   const queue = useRef(Promise.resolve());
+  // How often a part was loaded anew. Pages that were requested before do not belong to it.
+  const loads = useRef(0);
 
   // Loads the thread around the link, and again after a gap in the changes. Changes that arrive before the entries are
   // applied afterwards.
@@ -61,11 +64,13 @@ export function Conversation({ thread, until, at, back }: Props) {
       if (listed && now.current) change(applied(now.current, mine, atEnd.current));
       else early.push(...mine);
     });
-    const end = now.current?.later ? now.current.entries.at(-1)?.created_at : until;
+    const { current } = now;
+    const end = current === undefined ? until : current.later ? current.entries.at(-1)?.created_at : undefined;
     upTo(thread, end, at, stop.signal).then(
       ({ entries, more }) => {
         setError(undefined);
         listed = true;
+        loads.current += 1;
         change(applied({ entries, earlier: more, later: end !== undefined }, early, true));
         early = [];
       },
@@ -84,12 +89,14 @@ export function Conversation({ thread, until, at, back }: Props) {
   const extend = (direction: "earlier" | "later") => {
     queue.current = queue.current.then(async () => {
       const from = now.current;
+      const load = loads.current;
       if (from === undefined || !from[direction] || !list.current?.isConnected) return;
       try {
         const { entries, more } =
           direction === "earlier"
             ? await before(thread, from.entries[0]?.created_at ?? until, from.entries)
             : await after(thread, from.entries.at(-1)?.created_at ?? until ?? "1970-01-01", from.entries);
+        if (load !== loads.current) return;
         setError(undefined);
         anchor();
         const old = now.current ?? from;
@@ -100,15 +107,24 @@ export function Conversation({ thread, until, at, back }: Props) {
         if (direction === "earlier") change({ entries: all.slice(0, MAX_ENTRIES), earlier: more, later: old.later || cut });
         else change({ entries: all.slice(-MAX_ENTRIES), earlier: old.earlier || cut, later: more });
       } catch (failure) {
-        setError(asApiError(failure));
+        if (load === loads.current) setError(asApiError(failure));
       }
     });
   };
 
+  /** Shows the part with which the view began. A link to it changes nothing if the URL already names it. */
+  const startOver = () => {
+    loads.current += 1;
+    now.current = undefined;
+    setPart(undefined);
+    setAgain((n) => n + 1);
+  };
   const goToFirst = async () => {
     try {
       const start = await beginning(thread);
-      if (start) location.hash = to("threads", thread, { until: start.created_at, at: start.id });
+      if (start === undefined) return;
+      location.hash = to("threads", thread, { until: start.created_at, at: start.id });
+      if (start.created_at === until) startOver();
     } catch (failure) {
       setError(asApiError(failure));
     }
@@ -129,9 +145,11 @@ export function Conversation({ thread, until, at, back }: Props) {
     const scrolled = () => {
       atEnd.current = innerHeight + scrollY >= document.documentElement.scrollHeight - 120;
     };
+    // A short thread cannot be scrolled.
+    if (!first) scrolled();
     addEventListener("scroll", scrolled, { passive: true });
     return () => removeEventListener("scroll", scrolled);
-  }, []);
+  }, [first]);
 
   const newest = part?.entries.at(-1);
   return (
@@ -188,7 +206,9 @@ export function Conversation({ thread, until, at, back }: Props) {
       )}
       {part?.later && (
         <p class="end">
-          <a href={to("threads", thread)}>Go to the newest</a>
+          <a href={to("threads", thread)} onClick={() => until === undefined && startOver()}>
+            Go to the newest
+          </a>
         </p>
       )}
     </div>
@@ -224,8 +244,9 @@ function applied(part: Part, changes: Change[], isAtEnd: boolean): Part {
   const list = new Map(part.entries.map((entry) => [entry.id, entry]));
   let { later } = part;
   for (const { operation, id, entry } of changes) {
-    if (operation === "deleted") list.delete(Number(id));
-    else if (entry && list.has(entry.id)) list.set(entry.id, entry);
+    if (operation === "deleted") {
+      if (!isUnsaved(Number(id))) list.delete(Number(id));
+    } else if (entry && list.has(entry.id)) list.set(entry.id, entry);
     else if (entry && operation === "created" && !later) {
       if (isAtEnd || list.size < MAX_ENTRIES) list.set(entry.id, entry);
       else later = true;

@@ -4,6 +4,7 @@ import { api } from "../api";
 import { useApp } from "../context";
 import { useLoad } from "../hooks";
 import { Empty, Head, Trouble, Waiting } from "../parts/basics";
+import { isUnsaved } from "../parts/editor";
 import { EntryView } from "../parts/entry";
 import { to } from "../route";
 
@@ -13,7 +14,7 @@ export function EntryPage({ id }: { id: number }) {
   return (
     <section class="view">
       <Head title={`Entry ${id}`} />
-      {error?.reason === "CONTEXT_NOT_FOUND" ? (
+      {error?.reason === "CONTEXT_NOT_FOUND" && !(value && isUnsaved(id)) ? (
         <Empty title="There is no such entry. It may have been deleted." />
       ) : (
         <>

@@ -7,10 +7,9 @@ import { curl, grpcurl, mcp } from "../commands";
 import { useApp } from "../context";
 import { count, counted } from "../format";
 import { asApiError, useLoad } from "../hooks";
-import { compact } from "../json";
 import { Bar, Button, Choices, Code, Empty, Field, Head, inputValue, Trouble, Waiting } from "../parts/basics";
 import { EntryView } from "../parts/entry";
-import { type Condition, filterCount, FTS_MODES, KINDS, link, OPERATORS, type Query, read, request, tagList, takesList, takesText, takesValue } from "../query";
+import { type Condition, filterCount, FTS_MODES, KINDS, link, OPERATORS, type Query, read, request, tagList, takesValue, written } from "../query";
 import type { Route } from "../route";
 import { pieces } from "../snippet";
 import { Missing } from "./missing";
@@ -56,6 +55,7 @@ export function Search({ route }: { route: Route }) {
   };
 
   const run = (wanted: Query) => {
+    setQuery(wanted);
     const target = link(wanted);
     if (target === location.hash) found.reload();
     else location.hash = target;
@@ -63,9 +63,9 @@ export function Search({ route }: { route: Route }) {
   const change = (part: Partial<Query>) => setQuery({ ...query, ...part });
   const choose = (kind: Query["kind"]) => {
     const next = { ...query, kind };
+    if (kind === "filters" || next.text.trim() !== "") return run(next);
     setQuery(next);
-    if (kind === "filters" || next.text.trim() !== "") run(next);
-    else box.current?.focus();
+    box.current?.focus();
   };
   const filtered = filterCount(query);
   return (
@@ -366,17 +366,6 @@ function Values({ id, operator, of }: { id: string; operator: Operator; of: stri
       })}
     </datalist>
   );
-}
-
-/**
- * A value as this operator's filter reads it. A text that would be trimmed, split, unquoted, or read as a number or a
- * boolean is quoted.
- */
-function written(value: unknown, operator: Operator): string {
-  if (typeof value !== "string") return compact(value);
-  if (takesText(operator)) return value;
-  const changes = value !== value.trim() || /^(?:-?\d+(?:\.\d+)?|true|false|".*")$/s.test(value);
-  return changes || (takesList(operator) && value.includes(",")) ? `"${value}"` : value;
 }
 
 /** What may find more when a search found nothing. */
