@@ -52,8 +52,8 @@ pub struct Authenticator {
 struct Slot {
     /// The key's row. `None` for token holders, and for keys that are no longer valid.
     key: Mutex<Option<CachedKey>>,
-    /// Held while the row is read, so that all requests with the same key wait for a single read. If the last read
-    /// failed: when, and with which error.
+    /// Held while the row is read, so that all requests with the same key wait for a single read. Has the time and the
+    /// error of the last read that failed.
     refreshing: tokio::sync::Mutex<Option<(Instant, Error)>>,
     bucket: Mutex<Bucket>,
 }
