@@ -22,6 +22,7 @@ export async function storeByGrpc(url, { thread_id, source, text }) {
       call.on("response", ended);
       call.on("trailers", ended);
       call.on("error", reject);
+      call.on("close", () => reject(new Error("the call ended without a gRPC status")));
       call.resume();
       call.end(Buffer.concat([frame, message]));
     });

@@ -1,4 +1,4 @@
-// Starts a separate service without an embedding model, which the walk can stop and fill.
+// Starts a separate service without an embedding model, which can be stopped and filled.
 
 import { spawn } from "node:child_process";
 import { mkdtemp, rm } from "node:fs/promises";
@@ -22,13 +22,16 @@ export async function ownService(program, flagsFor = () => []) {
   const folder = await mkdtemp(join(tmpdir(), "page-"));
   const address = `127.0.0.1:${await freePort()}`;
   const url = `http://${address}`;
-  const { EMBEDDING_MODEL_PATH: _model, ...env } = process.env;
+  // A machine may have a model that was fetched, or that EMBEDDING_MODEL_PATH names.
+  const env = { ...process.env, EMBEDDING_PROVIDER: "none" };
   const flags = await flagsFor(url);
   let child;
   const hasEnded = () => child.exitCode !== null || child.signalCode !== null;
   const start = async () => {
     child = spawn(program, ["--listen", address, "--db-path", join(folder, "context.db"), "--socket", join(folder, "service.sock"), ...flags], { env, stdio: "ignore" });
+    const deadline = Date.now() + 30_000;
     for (;;) {
+      if (Date.now() > deadline) throw new Error("the service is not ready after 30 s");
       if (hasEnded()) throw new Error(`the service ended with ${child.exitCode ?? child.signalCode}`);
       const ready = await fetch(`${url}/readyz`).then((reply) => reply.ok, () => false);
       if (ready) return;

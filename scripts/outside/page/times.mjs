@@ -30,7 +30,10 @@ export async function firstPaint(page, url) {
   return { paint: median(paints), entries: median(entries) };
 }
 
-/** From a change of the URL to the frame after the view has its data, in ms, for views by what shows that they have. */
+/**
+ * From a change of the URL to the frame after the view has its data, in ms. `views` has, for each view, the selector of
+ * an element that appears with its data.
+ */
 export async function viewChanges(page, url, views) {
   const medians = {};
   for (const [view, selector] of Object.entries(views)) {

@@ -32,7 +32,7 @@ const axe = await readFile(axeFile, "utf8");
 // A proxy that serves the service under a path, as a web server of an organisation would. Its streams can be cut.
 const PREFIX = "/team/memory";
 let reachable = true;
-// The open streams of changes, and the addresses of all that were opened.
+// The open streams of changes, and the cursors with which all of them were opened.
 const streams = new Set();
 const opened = [];
 const proxy = http.createServer((request, response) => {

@@ -81,11 +81,7 @@ export async function storeCorpus(rest, image) {
   ];
   const stored = [];
   for (const one of images) {
-    try {
-      stored.push((await rest.post("v1/contexts", { thread_id: "images", source: "user", text: `findme ${one.mime_type}`, images: [one] })).context_id);
-    } catch {
-      // The service may refuse a type; then it cannot be shown either.
-    }
+    stored.push((await rest.post("v1/contexts", { thread_id: "images", source: "user", text: `findme ${one.mime_type}`, images: [one] })).context_id);
   }
   return stored;
 }

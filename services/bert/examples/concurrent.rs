@@ -53,7 +53,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                 .collect::<Result<_, _>>()?,
         ])
     };
-    let (first_texts, second_texts) = texts.split_at_checked(BATCH).ok_or("TEXTS is too short")?;
+    let (first_texts, second_texts) = texts
+        .split_at_checked(BATCH)
+        .filter(|(_, second)| second.len() == BATCH)
+        .ok_or("TEXTS is too short")?;
     let (one_pool, other_pool) = (
         rayon::ThreadPoolBuilder::new().build()?,
         rayon::ThreadPoolBuilder::new().build()?,

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
 
 use crate::ModelError;
 
@@ -41,15 +42,22 @@ pub enum Pooling {
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-struct PoolingFile {
-    pooling_mode_cls_token: bool,
-    pooling_mode_mean_tokens: bool,
+struct SentenceFile {
+    max_seq_length: Option<usize>,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-struct SentenceFile {
-    max_seq_length: Option<usize>,
+struct TokenizerFile {
+    /// A float, because tokenizers without a limit have 1e30 here.
+    model_max_length: Option<f64>,
+}
+
+/// A step from a text to its vector.
+#[derive(Debug, Deserialize)]
+struct Module {
+    #[serde(rename = "type")]
+    class: String,
 }
 
 impl Config {
@@ -112,24 +120,52 @@ impl Config {
 
 /// The pooling that the directory configures. The default is the mean.
 pub(crate) fn pooling(directory: &Path) -> Result<Pooling, ModelError> {
-    let Some(file) = parse::<PoolingFile>(&directory.join("1_Pooling/config.json"))? else {
+    let path = directory.join("1_Pooling/config.json");
+    let Some(file) = parse::<Map<String, Value>>(&path)? else {
         return Ok(Pooling::Mean);
     };
-    match (file.pooling_mode_mean_tokens, file.pooling_mode_cls_token) {
-        (true, false) => Ok(Pooling::Mean),
-        (false, true) => Ok(Pooling::First),
+    // sentence-transformers 5.4 and later write `pooling_mode`. Earlier versions write a flag for each mode.
+    let modes: Vec<&str> = match file.get("pooling_mode") {
+        Some(mode) => vec![mode.as_str().unwrap_or_default()],
+        None => file
+            .iter()
+            .filter(|(_, value)| **value == Value::Bool(true))
+            .filter_map(|(name, _)| name.strip_prefix("pooling_mode_"))
+            .collect(),
+    };
+    match modes.as_slice() {
+        ["mean" | "mean_tokens"] => Ok(Pooling::Mean),
+        ["cls" | "cls_token"] => Ok(Pooling::First),
         _ => Err(ModelError::Unsupported(
             "its pooling is neither the mean of the tokens nor the first token".to_owned(),
         )),
     }
 }
 
+/// Refuses a directory whose text vectors need a step that this crate does not compute, such as a dense layer.
+pub(crate) fn check_modules(directory: &Path) -> Result<(), ModelError> {
+    let modules: Vec<Module> = parse(&directory.join("modules.json"))?.unwrap_or_default();
+    for Module { class } in modules {
+        let name = class.rsplit('.').next().unwrap_or_default();
+        // Dropout has no effect outside training.
+        if !["Transformer", "Pooling", "Normalize", "Dropout"].contains(&name) {
+            return Err(ModelError::Unsupported(format!(
+                "its modules.json has a module {class}, which is not supported"
+            )));
+        }
+    }
+    Ok(())
+}
+
 /// Maximum number of tokens per text that the directory configures, special tokens included.
 pub(crate) fn max_tokens(directory: &Path, config: &Config) -> Result<usize, ModelError> {
-    let file =
-        parse::<SentenceFile>(&directory.join("sentence_bert_config.json"))?.unwrap_or_default();
-    Ok(file
-        .max_seq_length
+    let sentence: Option<SentenceFile> = parse(&directory.join("sentence_bert_config.json"))?;
+    // sentence-transformers 5.4 and later write the maximum only here.
+    let tokenizer: Option<TokenizerFile> = parse(&directory.join("tokenizer_config.json"))?;
+    let of_tokenizer = || Some(tokenizer?.model_max_length? as usize);
+    Ok(sentence
+        .and_then(|file| file.max_seq_length)
+        .or_else(of_tokenizer)
         .unwrap_or(config.max_position_embeddings)
         .clamp(8, config.max_position_embeddings))
 }

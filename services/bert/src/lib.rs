@@ -1,6 +1,6 @@
 //! BERT on the CPU: sentence embeddings, token vectors and cross-encoder scores. Loads a directory in the layout of
-//! sentence-transformers: `config.json`, `tokenizer.json`, `model.safetensors`, and, if they exist,
-//! `1_Pooling/config.json` and `sentence_bert_config.json`.
+//! sentence-transformers: `config.json`, `tokenizer.json`, `model.safetensors`, and, if they exist, `modules.json`,
+//! `1_Pooling/config.json`, `sentence_bert_config.json` and `tokenizer_config.json`.
 //!
 //! - [`Model`] is the network. Nothing is padded: the linear layers see all tokens of a batch as one matrix, and
 //!   attention runs for each sequence separately. A batch of short and long texts therefore costs as much as its

@@ -83,6 +83,7 @@ impl Model {
                 classifier: Linear::load(&mut tensors, "classifier", hidden, 1)?,
             })
         } else {
+            config::check_modules(directory)?;
             None
         };
         Ok(Self {

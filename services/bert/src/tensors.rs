@@ -29,7 +29,7 @@ pub(crate) struct Tensors {
     data_start: u64,
     data_len: u64,
     entries: HashMap<String, Entry>,
-    /// Prefix of every name: `bert.` in a model with a head.
+    /// Prefix of the network's tensors: `bert.` in a model with a head. The classifier's have none.
     prefix: &'static str,
 }
 

@@ -216,11 +216,7 @@ fn difference(a: &[f32], b: &[f32]) -> f32 {
 
 #[test]
 fn a_multilingual_model_has_the_tokens_of_sentencepiece_and_the_vectors_of_the_published_network() {
-    let copy = tempfile::tempdir().unwrap();
-    for file in ["config.json", "tokenizer.json", "model.safetensors"] {
-        let from = reference("multilingual").join(file);
-        std::fs::copy(from, copy.path().join(file)).unwrap();
-    }
+    let copy = copy_of("multilingual");
     let expected = std::fs::read(reference("multilingual/expected.json")).unwrap();
     let expected: Vec<Expected> = serde_json::from_slice(&expected).unwrap();
     let tokens = Tokens::load(copy.path()).unwrap();
@@ -241,6 +237,8 @@ fn a_multilingual_model_has_the_tokens_of_sentencepiece_and_the_vectors_of_the_p
             "{\"pooling_mode_cls_token\": true, \"pooling_mode_mean_tokens\": false}",
             |expected| &expected.first,
         ),
+        ("{\"pooling_mode\": \"mean\"}", |expected| &expected.mean),
+        ("{\"pooling_mode\": \"cls\"}", |expected| &expected.first),
     ] {
         std::fs::write(copy.path().join("1_Pooling/config.json"), pooling).unwrap();
         let vectors = Model::load(copy.path()).unwrap().embed(&encoded).unwrap();
@@ -249,6 +247,85 @@ fn a_multilingual_model_has_the_tokens_of_sentencepiece_and_the_vectors_of_the_p
             assert!(worst < 2e-5, "{worst} {pooling} {:?}", expected.text);
         }
     }
+}
+
+/// A copy of the network and the tokenizer of a directory.
+fn copy_of(directory: &str) -> tempfile::TempDir {
+    let copy = tempfile::tempdir().unwrap();
+    for file in ["config.json", "tokenizer.json", "model.safetensors"] {
+        let from = reference(directory).join(file);
+        std::fs::copy(from, copy.path().join(file)).unwrap();
+    }
+    copy
+}
+
+#[test]
+fn text_vectors_that_need_another_pooling_or_another_module_are_refused() {
+    let copy = copy_of("multilingual");
+    let refusal = || Model::load(copy.path()).unwrap_err().to_string();
+    std::fs::create_dir(copy.path().join("1_Pooling")).unwrap();
+    for pooling in [
+        "{\"pooling_mode_mean_tokens\": true, \"pooling_mode_max_tokens\": true}",
+        "{\"pooling_mode_lasttoken\": true}",
+        "{\"pooling_mode\": \"max\"}",
+        "{\"pooling_mode\": [\"mean\", \"cls\"]}",
+    ] {
+        std::fs::write(copy.path().join("1_Pooling/config.json"), pooling).unwrap();
+        assert!(refusal().contains("its pooling"), "{pooling}");
+    }
+    std::fs::remove_dir_all(copy.path().join("1_Pooling")).unwrap();
+    let write_modules = |directory: &Path, classes: &[&str]| {
+        let module = |class: &&str| format!("{{\"path\": \"\", \"type\": \"{class}\"}}");
+        let modules: Vec<String> = classes.iter().map(module).collect();
+        std::fs::write(
+            directory.join("modules.json"),
+            format!("[{}]", modules.join(", ")),
+        )
+        .unwrap();
+    };
+    let (older, newer) = (
+        [
+            "sentence_transformers.models.Transformer",
+            "sentence_transformers.models.Pooling",
+            "sentence_transformers.models.Normalize",
+        ],
+        [
+            "sentence_transformers.base.modules.transformer.Transformer",
+            "sentence_transformers.sentence_transformer.modules.pooling.Pooling",
+        ],
+    );
+    for known in [&older[..], &newer[..]] {
+        write_modules(copy.path(), known);
+        Model::load(copy.path()).unwrap();
+    }
+    let dense = "sentence_transformers.models.Dense";
+    write_modules(copy.path(), &[&older[..], &[dense]].concat());
+    assert!(refusal().contains(dense), "{}", refusal());
+    // A cross-encoder has scores, and no text vectors.
+    let cross_encoder = copy_of("cross-encoder");
+    write_modules(cross_encoder.path(), &[dense]);
+    Model::load(cross_encoder.path()).unwrap();
+}
+
+#[test]
+fn the_window_is_that_of_the_sentence_configuration_or_else_that_of_the_tokenizer() {
+    let copy = copy_of("cross-encoder");
+    let max = || Tokens::load(copy.path()).unwrap().max();
+    assert_eq!(max(), 96);
+    for (length, window) in [("64", 64), ("1e30", 96), ("null", 96)] {
+        let tokenizer = format!("{{\"model_max_length\": {length}}}");
+        std::fs::write(copy.path().join("tokenizer_config.json"), tokenizer).unwrap();
+        assert_eq!(max(), window, "{length}");
+    }
+    std::fs::write(
+        copy.path().join("tokenizer_config.json"),
+        "{\"model_max_length\": 1000000000000000019884624838656}",
+    )
+    .unwrap();
+    assert_eq!(max(), 96);
+    let sentence = copy.path().join("sentence_bert_config.json");
+    std::fs::write(&sentence, "{\"max_seq_length\": 32}").unwrap();
+    assert_eq!(max(), 32);
 }
 
 #[test]

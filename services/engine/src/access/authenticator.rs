@@ -52,8 +52,9 @@ pub struct Authenticator {
 struct Slot {
     /// The key's row. `None` for token holders, and for keys that are no longer valid.
     key: Mutex<Option<CachedKey>>,
-    /// Held while the row is read, so that all requests with the same key wait for a single read.
-    refreshing: tokio::sync::Mutex<()>,
+    /// Held while the row is read, so that all requests with the same key wait for a single read. Has the time and the
+    /// error of the last read that failed.
+    refreshing: tokio::sync::Mutex<Option<(Instant, Error)>>,
     bucket: Mutex<Bucket>,
 }
 
@@ -227,25 +228,15 @@ impl Authenticator {
 
     /// Reads the row of a cached key again; `None` if the key is no longer valid.
     async fn refresh(&self, slot: &Slot) -> Result<Option<CachedKey>> {
-        let _refreshing = slot.refreshing.lock().await;
-        let Some(before) = locked(&slot.key).clone() else {
+        let Some(CachedKey { caller, .. }) = locked(&slot.key).clone() else {
             return Ok(None);
         };
-        if before.read_at.elapsed() < FRESH {
-            // Another request has read the row while this one waited.
-            return Ok(Some(before));
-        }
-        let key_id = before.caller.key_id.as_deref().unwrap_or_default();
-        let stored = self
-            .store
-            .keys()
-            .key(&before.caller.owner, key_id)
-            .await
-            .map_err(store_error)?;
-        let stored = stored.filter(|key| key.hash == before.hash && key.deactivated_at.is_none());
-        let key = stored.map(|key| CachedKey::of(&key, before.touched_at, Instant::now()));
-        locked(&slot.key).clone_from(&key);
-        Ok(key)
+        let key_id = caller.key_id.as_deref().unwrap_or_default();
+        let read = async {
+            let key = self.store.keys().key(&caller.owner, key_id).await;
+            key.map_err(store_error)
+        };
+        slot.refresh(read).await
     }
 
     /// Writes the time of last use in the background.
@@ -277,6 +268,36 @@ impl Authenticator {
     }
 }
 
+impl Slot {
+    /// Reads the row again with `read`, unless another request does so meanwhile: then this one gets that result.
+    async fn refresh(
+        &self,
+        read: impl Future<Output = Result<Option<StoredKey>>>,
+    ) -> Result<Option<CachedKey>> {
+        let asked = Instant::now();
+        let mut failed = self.refreshing.lock().await;
+        let Some(before) = locked(&self.key).clone() else {
+            return Ok(None);
+        };
+        if before.read_at.elapsed() < FRESH {
+            return Ok(Some(before));
+        }
+        // While the database cannot be reached, one read after the other would take minutes.
+        if let Some((at, error)) = &*failed
+            && *at >= asked
+        {
+            return Err(error.clone());
+        }
+        let stored = read
+            .await
+            .inspect_err(|error| *failed = Some((Instant::now(), error.clone())))?;
+        let stored = stored.filter(|key| key.hash == before.hash && key.deactivated_at.is_none());
+        let key = stored.map(|key| CachedKey::of(&key, before.touched_at, Instant::now()));
+        locked(&self.key).clone_from(&key);
+        Ok(key)
+    }
+}
+
 impl CachedKey {
     fn of(key: &StoredKey, touched_at: Option<Instant>, read_at: Instant) -> Self {
         Self {
@@ -303,5 +324,35 @@ fn bearer(header: &str) -> &str {
     match header.split_once(' ') {
         Some((scheme, token)) if scheme.eq_ignore_ascii_case("bearer") => token.trim(),
         _ => header,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn requests_that_wait_for_a_read_that_fails_fail_with_it() {
+        let slot = Slot::default();
+        *locked(&slot.key) = Some(CachedKey {
+            caller: Arc::new(Caller::local()),
+            hash: String::new(),
+            expires_at: None,
+            read_at: Instant::now().checked_sub(FRESH).unwrap(),
+            touched_at: None,
+        });
+        let (fail, failing) = tokio::sync::oneshot::channel::<()>();
+        let first = slot.refresh(async {
+            failing.await.unwrap();
+            Err(Error::new(Reason::StoreUnavailable, "no database"))
+        });
+        let second = slot.refresh(async { Ok(None) });
+        // The second request waits by the time the read of the first one fails.
+        let (first, second, ()) = tokio::join!(first, second, async { fail.send(()).unwrap() });
+        for result in [first, second] {
+            assert_eq!(result.err().unwrap().reason, Reason::StoreUnavailable);
+        }
+        // A later request reads again.
+        assert!(slot.refresh(async { Ok(None) }).await.unwrap().is_none());
     }
 }
