@@ -34,7 +34,7 @@ impl ChangeStore for PostgresStore {
         let mut lease = self.inner.pool.get(None).await?;
         let moved = compaction::compact(lease.conn(), &retention).await;
         self.inner.pool.observe(&moved);
-        let moved = moved?;
+        let moved = moved.inspect_err(|failure| failure.note_damage(&self.inner.soundness))?;
         lease.give_back();
         Ok(moved)
     }

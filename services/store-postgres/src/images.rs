@@ -24,7 +24,7 @@ define_sql_function! {
 type ImageRow = (
     i64,
     i64,
-    String,
+    LossyText,
     Option<LossyText>,
     Vec<u8>,
     Option<Vec<u8>>,
@@ -162,7 +162,7 @@ pub(crate) async fn load(
         ));
     let rows: Vec<ImageRow> = fixed!(rows).load(conn).await?;
     let mut found: HashMap<i64, Images> = HashMap::new();
-    for (id, position, mime_type, metadata, data, seal) in rows {
+    for (id, position, LossyText(mime_type), metadata, data, seal) in rows {
         let metadata = metadata.map(|LossyText(json)| json);
         let images = found.entry(id).or_default();
         images.sound &= seal::agrees(seal.as_deref(), || {

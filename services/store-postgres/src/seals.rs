@@ -346,7 +346,8 @@ impl SealStore for PostgresStore {
         let mut lease = self.inner.pool.get(None).await?;
         let sealed = seal_next(lease.conn(), after.and_then(Position::parse)).await;
         self.inner.pool.observe(&sealed);
-        let (sealed, next) = sealed?;
+        let (sealed, next) =
+            sealed.inspect_err(|failure| failure.note_damage(&self.inner.soundness))?;
         lease.give_back();
         Ok(SealedPage {
             sealed,

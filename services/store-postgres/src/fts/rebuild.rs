@@ -5,9 +5,11 @@ use diesel::prelude::*;
 use diesel_async::{RunQueryDsl, SimpleAsyncConnection as _};
 
 use super::{Document, Language, words};
+use crate::columns::LossyText;
 use crate::context_window;
 use crate::pg::connection::AsyncPgConnection;
 use crate::pg::dsl::fixed;
+use crate::pg::failure::{self, Kind};
 use crate::pg::sql::{self, Bind, Fragment};
 use crate::schema::entries;
 use crate::settings;
@@ -21,6 +23,9 @@ const ANALYZER_VERSION: u32 = 2;
 /// Maximum number of entries indexed in one transaction, all of one owner. Where Citus distributes owners over servers,
 /// only rows of one owner can be locked together.
 const BATCH: i64 = 500;
+
+/// Maximum number of texts in memory at a time. A text may have several megabytes.
+const TEXTS_AT_ONCE: usize = 20;
 
 /// Describes how the words of a text are stored: the language and the version of the analyzer.
 pub(crate) fn made_with(language: &Language) -> String {
@@ -73,20 +78,22 @@ async fn reindex(conn: &mut AsyncPgConnection, language: &Language) -> QueryResu
     );
     let (mut cursor, mut indexed) = (Cursor::default(), 0_u64);
     while let Some(ids) = cursor.lock_next(conn).await? {
-        let texts = entries::table
-            .filter(entries::owner_id.eq(&cursor.owner_id))
-            .filter(entries::id.eq_any(&ids))
-            .select((entries::id, entries::text));
-        let texts: Vec<(i64, String)> = fixed!(texts).load(conn).await?;
-        for (id, text) in texts {
-            let document = Document::new(&text, language);
-            let mut binds = document.binds().to_vec();
-            binds.extend([
-                Bind::Bool(document.cut),
-                Bind::text(&cursor.owner_id),
-                Bind::Int(id),
-            ]);
-            sql::execute(conn, Fragment::prepared(SQL, binds)).await?;
+        for ids in ids.chunks(TEXTS_AT_ONCE) {
+            let texts = entries::table
+                .filter(entries::owner_id.eq(&cursor.owner_id))
+                .filter(entries::id.eq_any(ids))
+                .select((entries::id, entries::text));
+            let texts: Vec<(i64, LossyText)> = fixed!(texts).load(conn).await?;
+            for (id, LossyText(text)) in texts {
+                let document = Document::new(&text, language);
+                let mut binds = document.binds().to_vec();
+                binds.extend([
+                    Bind::Bool(document.cut),
+                    Bind::text(&cursor.owner_id),
+                    Bind::Int(id),
+                ]);
+                sql::execute(conn, Fragment::prepared(SQL, binds)).await?;
+            }
         }
         conn.batch_execute("COMMIT").await?;
         indexed += ids.len() as u64;
@@ -106,8 +113,9 @@ impl Cursor {
     /// there are no more.
     async fn lock_next(&mut self, conn: &mut AsyncPgConnection) -> QueryResult<Option<Vec<i64>>> {
         loop {
-            conn.batch_execute("BEGIN").await?;
-            let ids: Vec<i64> = entries::table
+            conn.batch_execute("BEGIN ISOLATION LEVEL READ COMMITTED")
+                .await?;
+            let locked: QueryResult<Vec<i64>> = entries::table
                 .filter(entries::owner_id.eq(&self.owner_id))
                 .filter(entries::id.gt(self.id))
                 .order(entries::id)
@@ -115,7 +123,15 @@ impl Cursor {
                 .select(entries::id)
                 .for_update()
                 .load(conn)
-                .await?;
+                .await;
+            let ids = match locked {
+                // A write of another service locks entries in its own order, so the two may deadlock.
+                Err(error) if failure::kind(&error) == Kind::Conflict => {
+                    conn.batch_execute("ROLLBACK").await?;
+                    continue;
+                }
+                locked => locked?,
+            };
             if let Some(last) = ids.last() {
                 self.id = *last;
                 return Ok(Some(ids));

@@ -6,6 +6,7 @@ use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Nullable, Text};
 use diesel_async::RunQueryDsl;
 
+use super::erase;
 use crate::pg::connection::AsyncPgConnection;
 use crate::pg::failure::Failure;
 use crate::pg::sql::{self, Bind, Fragment, fragment};
@@ -27,6 +28,8 @@ impl Writing for Record {
             reason,
             attempts,
         } = &self.0;
+        // An erase that has already deleted the denials would not see this one.
+        erase::lock_owner(transaction.conn, transaction.owner).await?;
         // Raw SQL for INSERT from SELECT: nothing is recorded for an owner that does not exist.
         let insert = "INSERT INTO context.denials (owner_id, at, key_id, operation, reason, attempts) \
                       SELECT o.owner_id, ?, ?, ?, ?, ? FROM context.owners AS o WHERE o.owner_id = ?";

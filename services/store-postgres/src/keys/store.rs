@@ -155,7 +155,7 @@ impl KeyStore for PostgresStore {
         let mut lease = self.inner.pool.get(None).await?;
         let removed = audit::remove(lease.conn(), before).await;
         self.inner.pool.observe(&removed);
-        let removed = removed?;
+        let removed = removed.inspect_err(|failure| failure.note_damage(&self.inner.soundness))?;
         lease.give_back();
         Ok(removed)
     }

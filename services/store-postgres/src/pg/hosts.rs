@@ -23,7 +23,7 @@ pub(crate) fn each(config: &Config) -> Vec<Config> {
     }
     let mut order: Vec<usize> = (0..count).collect();
     if config.get_load_balance_hosts() == LoadBalanceHosts::Random {
-        // Each state has other keys.
+        // Each `RandomState` hashes with other keys.
         order.sort_by_cached_key(|index| RandomState::new().hash_one(index));
     }
     order
@@ -138,7 +138,7 @@ mod tests {
     #[test]
     fn each_host_keeps_its_port_and_all_other_options() {
         let others = "user=u password=p dbname=d options='-c a=b' application_name=n sslmode=require sslnegotiation=direct \
-                      connect_timeout=3 tcp_user_timeout=4 keepalives=1 keepalives_idle=5 keepalives_interval=6 \
+                      connect_timeout=3 tcp_user_timeout=4 keepalives=0 keepalives_idle=5 keepalives_interval=6 \
                       keepalives_retries=7 target_session_attrs=read-write channel_binding=disable";
         let several = parse(&format!(
             "host=a,/b hostaddr=127.0.0.1,127.0.0.2 port=1,2 {others}"

@@ -322,12 +322,13 @@ mod tests {
 
     #[tokio::test]
     async fn a_slot_goes_to_the_owner_that_holds_fewer_and_never_to_a_caller_that_has_left() {
-        let slots = slots(1);
+        let slots = slots(2);
         let first = slots.take(owner("a")).await.unwrap();
-        let mut more_of_a: Vec<_> = (0..10_000)
+        let second = slots.take(owner("a")).await.unwrap();
+        let mut leaving: Vec<_> = (0..10_000)
             .map(|_| Box::pin(slots.take(owner("gone"))))
             .collect();
-        let full = more_of_a
+        let full = leaving
             .iter_mut()
             .filter_map(|waiting| waiting.now_or_never())
             .collect::<Vec<_>>();
@@ -335,21 +336,24 @@ mod tests {
             full.len() == 9_900 && full.iter().all(Result::is_err),
             "the queue is bounded"
         );
-        drop(more_of_a);
-        let (mut second_of_a, mut of_b) = (
+        drop(leaving);
+        let (mut third_of_a, mut of_b) = (
             Box::pin(slots.take(owner("a"))),
             Box::pin(slots.take(owner("b"))),
         );
         assert!(
-            second_of_a.as_mut().now_or_never().is_none() && of_b.as_mut().now_or_never().is_none()
+            third_of_a.as_mut().now_or_never().is_none() && of_b.as_mut().now_or_never().is_none()
         );
         drop(first);
-        let second_of_a = second_of_a.await.unwrap();
-        assert!(of_b.as_mut().now_or_never().is_none());
-        drop(second_of_a);
-        drop(of_b.await.unwrap());
+        let of_b = of_b.now_or_never().expect("b holds fewer").unwrap();
+        assert!(third_of_a.as_mut().now_or_never().is_none());
+        drop(of_b);
+        drop(third_of_a.await.unwrap());
+        drop(second);
+        let (one, other) = (slots.take(owner("c")), slots.take(owner("d")));
+        let both = (one.now_or_never(), other.now_or_never());
         assert!(
-            slots.take(owner("c")).now_or_never().unwrap().is_ok(),
+            matches!(both, (Some(Ok(_)), Some(Ok(_)))),
             "nothing is lost"
         );
     }

@@ -180,6 +180,7 @@ impl PostgresStore {
                 Ok(())
             }
             Err(failure) => {
+                failure.note_damage(&self.inner.soundness);
                 lease.discard();
                 Err(failure.into())
             }

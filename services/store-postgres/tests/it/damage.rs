@@ -1,7 +1,9 @@
 //! Damage to the server's files, as reported by the server.
 
 use context_model::{Filter, NewEntry, Source, ThreadId, Timestamp};
-use context_store::{Memory, OwnerId, Page, Read, RowSelection, Store, StoreError, WriteOptions};
+use context_store::{
+    Denial, Memory, OwnerId, Page, Read, Retention, RowSelection, Store, StoreError, WriteOptions,
+};
 
 use super::arrange::{database, store};
 
@@ -86,4 +88,47 @@ async fn damage_that_the_server_reports_stops_writes_and_not_reads() {
         .expect("writes go on after an operator has acted");
     first.close().await;
     second.close().await;
+}
+
+#[tokio::test]
+async fn damage_that_a_background_task_meets_stops_writes() {
+    let Some(database) = database().await else {
+        return;
+    };
+    let triggers = "CREATE FUNCTION context.fail() RETURNS trigger LANGUAGE plpgsql AS \
+                    $$ BEGIN RAISE EXCEPTION 'said by a test' USING ERRCODE = 'XX001'; END $$; \
+                    CREATE TRIGGER fail BEFORE INSERT ON context.audited_changes FOR EACH ROW EXECUTE FUNCTION context.fail(); \
+                    CREATE TRIGGER fail BEFORE DELETE ON context.denials FOR EACH ROW EXECUTE FUNCTION context.fail()";
+    let client = database.connect().await;
+    client.batch_execute(triggers).await.expect("triggers");
+    let (first, second) = (store(&database).await, store(&database).await);
+    for text in ["one", "another"] {
+        write(&first, text).await.expect("it is stored");
+    }
+    let denial = Denial {
+        at: Timestamp(1),
+        key_id: "k1".into(),
+        operation: "delete_context".into(),
+        reason: "SCOPE_MISSING".into(),
+        attempts: 1,
+    };
+    Store::keys(&first)
+        .record_denial(&OwnerId::default(), denial)
+        .await
+        .expect("it is recorded");
+    let before = Timestamp(2);
+    let compacted = Store::changes(&first).compact(Retention {
+        before,
+        max_rows: 1,
+    });
+    assert!(matches!(compacted.await, Err(StoreError::Corrupt(_))));
+    let removed = Store::keys(&second).remove_audit_lines(before).await;
+    assert!(matches!(removed, Err(StoreError::Corrupt(_))));
+    for store in [first, second] {
+        assert!(
+            matches!(write(&store, "after").await, Err(StoreError::Unsound)),
+            "writes are rejected"
+        );
+        store.close().await;
+    }
 }

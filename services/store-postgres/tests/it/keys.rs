@@ -379,3 +379,50 @@ async fn a_key_that_replaces_another_during_an_erase_is_erased() {
         .expect("counted");
     assert_eq!(left.get::<_, i64>(0), 0, "no key is left");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_denial_during_an_erase_is_not_left_behind() {
+    let Some(database) = database().await else {
+        return;
+    };
+    let store = store(&database).await;
+    let keys = Store::keys(&store);
+    let owner = OwnerId::new("one");
+    keys.create_owner(&owner, Timestamp(1)).await.expect("made");
+    // The erase stops at this table: it has deleted the denials, and not yet committed.
+    let mut holding = database.connect().await;
+    let held = holding.transaction().await.expect("a transaction");
+    held.batch_execute("LOCK TABLE context.key_events IN SHARE MODE")
+        .await
+        .expect("locked");
+    let watching = database.connect().await;
+    let denial = Denial {
+        at: Timestamp(2),
+        key_id: "k1".into(),
+        operation: "delete_context".into(),
+        reason: "SCOPE_MISSING".into(),
+        attempts: 1,
+    };
+    let recording = async {
+        until_blocked(&watching, 1).await;
+        let mut recorded = keys.record_denial(&owner, denial);
+        // The record either ends at once or waits for the erase.
+        let early = tokio::select! {
+            recorded = &mut recorded => Some(recorded),
+            () = until_blocked(&watching, 2) => None,
+        };
+        held.rollback().await.expect("rolled back");
+        match early {
+            Some(recorded) => recorded,
+            None => recorded.await,
+        }
+    };
+    let (erased, recorded) = futures::join!(keys.erase_owner(&owner, Timestamp(3)), recording);
+    assert!(erased.expect("erased").is_some());
+    recorded.expect("there is no such owner any more");
+    let left = watching
+        .query_one("SELECT count(*) FROM context.denials", &[])
+        .await
+        .expect("counted");
+    assert_eq!(left.get::<_, i64>(0), 0, "no denial is left");
+}

@@ -199,6 +199,55 @@ async fn opening_indexes_the_artifacts_of_every_owner() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_deadlock_with_a_write_does_not_stop_the_start() {
+    use context_model::{NewEntry, Source, ThreadId, Timestamp};
+    use context_store::{OwnerId, WriteOptions};
+
+    let Some(database) = super::arrange::database().await else {
+        return;
+    };
+    let store = super::arrange::store(&database).await;
+    let entries = ["a", "b"].map(|text| NewEntry {
+        thread_id: ThreadId::from_stored("t".to_owned()),
+        source: Source::User,
+        text: text.to_owned(),
+        images: None,
+        metadata: None,
+        tags: None,
+    });
+    let options = WriteOptions {
+        now: Timestamp(1),
+        idempotency: None,
+        key_id: None,
+        embeddings: Vec::new(),
+    };
+    store
+        .store_contexts(&OwnerId::default(), entries.to_vec(), true, options)
+        .await
+        .expect("stored");
+    store.close().await;
+    // A write of another service locks the later entry first.
+    let lock =
+        |text: &str| format!("UPDATE context.entries SET version = version WHERE text = '{text}'");
+    let mut other = database.connect().await;
+    let write = other.transaction().await.expect("a transaction");
+    write.batch_execute(&lock("b")).await.expect("locked");
+    let mut config = config(database.url());
+    config.language = "german".to_owned();
+    let opening = tokio::spawn(PostgresStore::open(config));
+    let watching = database.connect().await;
+    super::locks::until_blocked(&watching, 1).await;
+    // PostgreSQL rolls back one of the two: usually the rebuild, which has waited longer.
+    let ended = match write.batch_execute(&lock("a")).await {
+        Ok(()) => write.commit().await,
+        Err(_) => write.rollback().await,
+    };
+    ended.expect("the write ends");
+    let opened = opening.await.expect("no panic").expect("it opens");
+    opened.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_command_with_other_settings_changes_no_index() {
     let Some(database) = super::arrange::database().await else {
         return;
