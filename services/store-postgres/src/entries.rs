@@ -271,7 +271,7 @@ pub(crate) async fn load(
 /// Reads a page's images, in the transaction that read the page.
 ///
 /// # Errors
-/// `RESULT_TOO_LARGE` or `OVERLOADED`, before any image is read.
+/// `RESULT_TOO_LARGE` before any image is read; `OVERLOADED`.
 pub(crate) async fn load_images(
     conn: &mut AsyncPgConnection,
     owner: &OwnerId,
@@ -287,7 +287,7 @@ pub(crate) async fn load_images(
             return Err(too_large(selection));
         }
         loaded.taken.take(bytes)?;
-        images::load(conn, owner, &ids).await?
+        images::load(conn, owner, &ids, &mut loaded.taken).await?
     };
     for (entry, _) in &mut loaded.entries {
         let Images { images, sound } = images.remove(&entry.id).unwrap_or_default();

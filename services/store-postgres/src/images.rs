@@ -2,10 +2,10 @@
 
 use std::collections::HashMap;
 
-use context_model::{ImageBytes, ImageInput, Metadata, NewImage};
-use context_store::{OwnerId, seal};
+use context_model::{ImageBytes, ImageInput, JsonObject, Metadata, NewImage, held_bytes};
+use context_store::{OwnerId, Taken, seal};
 use diesel::prelude::*;
-use diesel::sql_types::Binary;
+use diesel::sql_types::{Binary, Nullable, Text};
 use diesel_async::RunQueryDsl;
 
 use crate::columns::LossyText;
@@ -18,6 +18,12 @@ use crate::schema::images;
 define_sql_function! {
     /// Length of a value in bytes. PostgreSQL stores the length, so the value itself is not read.
     fn octet_length(data: Binary) -> Integer;
+}
+
+define_sql_function! {
+    /// Length of a text in bytes.
+    #[sql_name = "octet_length"]
+    fn text_octet_length(text: Nullable<Text>) -> Nullable<Integer>;
 }
 
 /// Id, position, media type, metadata, data and checksum.
@@ -121,11 +127,12 @@ pub(crate) async fn of_entry(
     owner: &OwnerId,
     id: i64,
 ) -> Result<Vec<ImageInput>, Failure> {
-    let images = load(conn, owner, &[id]).await?.remove(&id);
+    let images = load(conn, owner, &[id], &mut Taken::default()).await?;
+    let images = images.into_values().next();
     Ok(images.unwrap_or_default().images)
 }
 
-/// Total bytes of these entries' images, without reading them.
+/// Total bytes of these entries' images and of their metadata, without loading them.
 pub(crate) async fn bytes(
     conn: &mut AsyncPgConnection,
     owner: &OwnerId,
@@ -134,19 +141,24 @@ pub(crate) async fn bytes(
     let lengths = images::table
         .filter(images::owner_id.eq(owner.as_str()))
         .filter(images::id.eq_any(ids))
-        .select(octet_length(images::data));
-    let lengths: Vec<i32> = fixed!(lengths).load(conn).await?;
+        .select((
+            octet_length(images::data),
+            text_octet_length(images::metadata.cast::<Nullable<Text>>()),
+        ));
+    let lengths: Vec<(i32, Option<i32>)> = fixed!(lengths).load(conn).await?;
+    let bytes = |length: i32| u64::from(length.unsigned_abs());
     Ok(lengths
-        .iter()
-        .map(|length| u64::from(length.unsigned_abs()))
+        .into_iter()
+        .map(|(data, metadata)| bytes(data) + metadata.map_or(0, bytes))
         .sum())
 }
 
-/// The images of these entries by entry id, each entry's images in order.
+/// The images of these entries by entry id, each entry's images in order. Takes the memory of their parsed metadata.
 pub(crate) async fn load(
     conn: &mut AsyncPgConnection,
     owner: &OwnerId,
     ids: &[i64],
+    taken: &mut Taken,
 ) -> Result<HashMap<i64, Images>, Failure> {
     let rows = images::table
         .filter(images::owner_id.eq(owner.as_str()))
@@ -168,11 +180,12 @@ pub(crate) async fn load(
         images.sound &= seal::agrees(seal.as_deref(), || {
             seal::image(id, position, &mime_type, metadata.as_deref(), &data)
         });
-        let metadata = metadata.and_then(|json| {
+        let metadata: Option<JsonObject> = metadata.and_then(|json| {
             let object = serde_json::from_str(&json);
             images.sound &= object.is_ok();
             object.ok()
         });
+        taken.take(metadata.as_ref().map_or(0, held_bytes) as u64)?;
         images.images.push(ImageInput {
             data: ImageBytes(data),
             mime_type: Some(mime_type),

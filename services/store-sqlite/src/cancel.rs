@@ -71,7 +71,7 @@ impl Waiter {
                 .is_none_or(|deadline| Instant::now() < deadline)
     }
 
-    /// Runs `work`, which is cancelled when the caller no longer waits.
+    /// Runs `work`, which is cancelled when the caller leaves, and at the deadline.
     pub fn run<T>(self, work: impl FnOnce() -> T) -> T {
         struct Ended;
         impl Drop for Ended {
@@ -92,7 +92,7 @@ fn is_given_up() -> bool {
 /// Cancellation check for loops outside of SQLite. They must call it regularly.
 ///
 /// # Errors
-/// The error that SQLite returns for an interrupted statement, when the caller no longer waits.
+/// The error that SQLite returns for an interrupted statement, when the caller left or the deadline passed.
 pub(crate) fn check() -> QueryResult<()> {
     if is_given_up() {
         return Err(DieselError::DatabaseError(

@@ -257,7 +257,7 @@ pub(crate) fn load_taking(
             }
             taken.take(image_bytes)?;
         }
-        let mut images = images::load(conn, owner, &with_images)?;
+        let mut images = images::load(conn, owner, &with_images, &mut taken)?;
         for (row_id, image_count, entry) in &mut found {
             let Images { images, sound } = images.remove(row_id).unwrap_or_default();
             if !sound || i64::try_from(images.len()) != Ok(*image_count) {

@@ -49,7 +49,7 @@ pub(crate) enum Kind {
     ReadOnly,
     Corrupt,
     Unavailable,
-    /// The caller no longer waited.
+    /// The caller no longer waited, or the deadline passed.
     Interrupted,
     Internal,
 }

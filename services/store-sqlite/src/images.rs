@@ -2,11 +2,10 @@
 
 use std::collections::HashMap;
 
-use context_model::{ImageBytes, ImageInput, NewImage};
-use context_store::StoreError;
-use context_store::seal;
+use context_model::{ImageBytes, ImageInput, JsonObject, NewImage, held_bytes};
+use context_store::{StoreError, Taken, seal};
 use diesel::prelude::*;
-use diesel::sql_types::Binary;
+use diesel::sql_types::{Binary, Nullable, Text};
 use diesel::sqlite::SqliteConnection;
 
 use crate::columns::LossyText;
@@ -20,6 +19,12 @@ type ImageRow = (i64, LossyText, Option<LossyText>, Vec<u8>, Option<Vec<u8>>);
 define_sql_function! {
     /// Length of a value in bytes. The length of a stored blob is in the row's header, so the blob is not read.
     fn octet_length(data: Binary) -> BigInt;
+}
+
+define_sql_function! {
+    /// Length of a text in bytes.
+    #[sql_name = "octet_length"]
+    fn text_octet_length(text: Nullable<Text>) -> Nullable<BigInt>;
 }
 
 /// The images of an entry.
@@ -92,11 +97,11 @@ pub(crate) fn of_entry(
     owner: i64,
     row_id: i64,
 ) -> Result<Vec<ImageInput>, StoreError> {
-    let images = load(conn, owner, &[row_id])?.remove(&row_id);
+    let images = load(conn, owner, &[row_id], &mut Taken::default())?.remove(&row_id);
     Ok(images.unwrap_or_default().images)
 }
 
-/// Total size of the images of these entries in bytes, without reading them.
+/// Total size of the images of these entries and of their metadata in bytes, without reading them.
 pub(crate) fn bytes(conn: &mut SqliteConnection, owner: i64, row_ids: &[i64]) -> QueryResult<u64> {
     let mut bytes = 0;
     // A statement for one entry stays prepared. A statement for a list would be prepared for every call.
@@ -104,20 +109,26 @@ pub(crate) fn bytes(conn: &mut SqliteConnection, owner: i64, row_ids: &[i64]) ->
         let of_entry = images::table
             .filter(images::owner.eq(owner))
             .filter(images::row_id.eq(row_id));
-        let lengths: Vec<i64> = of_entry.select(octet_length(images::data)).load(conn)?;
+        let lengths: Vec<(i64, Option<i64>)> = of_entry
+            .select((
+                octet_length(images::data),
+                text_octet_length(images::metadata),
+            ))
+            .load(conn)?;
         bytes += lengths
             .iter()
-            .map(|length| length.unsigned_abs())
+            .map(|(data, metadata)| (data + metadata.unwrap_or(0)).unsigned_abs())
             .sum::<u64>();
     }
     Ok(bytes)
 }
 
-/// The images of these entries by row id, in order.
+/// The images of these entries by row id, in order. Takes the memory of their parsed metadata.
 pub(crate) fn load(
     conn: &mut SqliteConnection,
     owner: i64,
     row_ids: &[i64],
+    taken: &mut Taken,
 ) -> Result<HashMap<i64, Images>, StoreError> {
     let mut found = HashMap::new();
     for &row_id in row_ids {
@@ -147,11 +158,12 @@ pub(crate) fn load(
                     &data,
                 )
             });
-            let metadata = metadata.and_then(|json| {
+            let metadata: Option<JsonObject> = metadata.and_then(|json| {
                 let object = serde_json::from_str(&json);
                 images.sound &= object.is_ok();
                 object.ok()
             });
+            taken.take(metadata.as_ref().map_or(0, held_bytes) as u64)?;
             images.images.push(ImageInput {
                 data: ImageBytes(data),
                 mime_type: Some(mime_type),

@@ -192,7 +192,9 @@ mod tests {
     use std::sync::Arc;
     use std::sync::atomic::{AtomicU64, Ordering};
 
-    use context_model::{Error, NewEntry, NewImage, Source, ThreadId, Timestamp};
+    use context_model::{
+        Error, JsonObject, Metadata, NewEntry, NewImage, Source, ThreadId, Timestamp, held_bytes,
+    };
     use context_store::{Memory, Meter, OwnerId, Read, Store as _, WriteOptions};
 
     use super::*;
@@ -218,6 +220,8 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let store = SqliteStore::open(Config::new(directory.path().join("store.db"))).unwrap();
         let owner = OwnerId::new("owner");
+        let object = JsonObject::from_iter([("a".to_owned(), 1.into())]);
+        let image_metadata = r#"{"a":1}"#.len() + held_bytes(&object);
         let entry = NewEntry {
             thread_id: ThreadId::from_stored("t".to_owned()),
             source: Source::User,
@@ -225,7 +229,7 @@ mod tests {
             images: Some(vec![NewImage {
                 data: vec![1, 2, 3],
                 mime_type: "image/png".to_owned(),
-                metadata: None,
+                metadata: Some(Metadata::from_stored(object)),
             }]),
             metadata: None,
             tags: None,
@@ -256,7 +260,7 @@ mod tests {
         let (thread, text, metadata, tags, image) = (1, 4, 2, 2, 3);
         assert_eq!(
             counter.0.load(Ordering::Relaxed),
-            thread + text + metadata + tags + image
+            thread + text + metadata + tags + image + image_metadata as u64
         );
         store.close().await;
     }

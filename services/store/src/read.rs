@@ -64,7 +64,8 @@ pub struct RowSelection {
     /// Maximum number of bytes of the page's entries: texts, metadata, tags, summaries and images. A larger page is
     /// rejected with `RESULT_TOO_LARGE`, except when it has only one entry.
     pub max_bytes: u64,
-    /// The memory budget that counts the page's bytes: each entry when it was read, images before they are read.
+    /// The memory budget that counts the page's bytes: each entry when it was read, images with their metadata before
+    /// they are read, and the parsed metadata of each image.
     pub memory: Memory,
 }
 

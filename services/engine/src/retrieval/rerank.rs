@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use context_model::Timestamp;
 use context_model::warnings::NOT_RERANKED;
 use context_providers::{ProviderError, TokenVectors};
-use context_store::{ChunkRange, StoreError};
+use context_store::{ChunkRange, RowSelection, StoreError};
 
 use super::Retrieval;
 use super::embedding::ActiveModel;
@@ -48,6 +48,8 @@ const PRIOR_WEIGHT: f64 = 1.0;
 pub(super) const EXCERPT_CHARS: u32 = 1_000;
 /// Number of characters of all texts that are read at a time, except of a single longer text.
 const PIECE_CHARS: u64 = 1_000_000;
+/// Maximum number of texts that are read at a time. The metadata of their entries, up to 1 MiB each, is read too.
+const PIECE_TEXTS: usize = 50;
 /// Number of characters read after each range. A range is at the end of its text if fewer than this many follow it and
 /// all of them are white space.
 const TAIL_CHARS: u32 = 16;
@@ -334,7 +336,11 @@ impl Retrieval {
         let mut excerpts = Vec::with_capacity(candidates.len());
         // The store reads a text from its start, so a chunk far into a long text would make the read of all texts long.
         for (ids, chars) in pieces(&ranges) {
-            let selection = self.selection(caller, None, false, Some(chars));
+            let selection = RowSelection {
+                // No reply has these texts. Their number and the caller's memory budget limit the bytes.
+                max_bytes: u64::MAX,
+                ..self.selection(caller, None, false, Some(chars))
+            };
             let found = self
                 .read_ids(caller, ids, selection, read::at(None))
                 .await?;
@@ -458,8 +464,8 @@ pub(super) fn ranges(candidates: &[Candidate], start_chars: u32) -> HashMap<i64,
     candidates.iter().map(range).collect()
 }
 
-/// Divides the entries so that each piece reads at most [`PIECE_CHARS`] characters or one text. Returns the ids of each
-/// piece and the number of characters to read of each of its texts.
+/// Divides the entries so that each piece reads at most [`PIECE_CHARS`] characters and [`PIECE_TEXTS`] texts, or one
+/// text. Returns the ids of each piece and the number of characters to read of each of its texts.
 fn pieces(ranges: &HashMap<i64, (u32, u32)>) -> Vec<(Vec<i64>, u32)> {
     let mut ends: Vec<(u32, i64)> = ranges
         .iter()
@@ -469,7 +475,10 @@ fn pieces(ranges: &HashMap<i64, (u32, u32)>) -> Vec<(Vec<i64>, u32)> {
     let mut pieces: Vec<(Vec<i64>, u32)> = Vec::new();
     for (chars, id) in ends {
         match pieces.last_mut() {
-            Some((ids, last)) if (ids.len() as u64 + 1) * u64::from(chars) <= PIECE_CHARS => {
+            Some((ids, last))
+                if ids.len() < PIECE_TEXTS
+                    && (ids.len() as u64 + 1) * u64::from(chars) <= PIECE_CHARS =>
+            {
                 ids.push(id);
                 *last = chars;
             }
@@ -621,6 +630,13 @@ mod tests {
             assert!(ids.len() == 1 || all <= PIECE_CHARS, "{ids:?} {chars}");
         }
         assert!(super::pieces(&HashMap::new()).is_empty());
+    }
+
+    #[test]
+    fn a_read_of_short_texts_has_the_metadata_of_few_entries() {
+        let ranges: HashMap<i64, (u32, u32)> = (1..=200).map(|id| (id, (0, 10))).collect();
+        let texts = pieces(&ranges).into_iter().map(|(ids, _)| ids.len());
+        assert!(texts.eq([PIECE_TEXTS; 4]));
     }
 
     #[test]

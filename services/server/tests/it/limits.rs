@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use context_engine::{Caller, Reach, WriteContext};
 use context_model::{
-    Error, FilterInput, ListChangesRequest, ListMetadataKeysRequest, Reason, ThreadSet,
-    UpdateContextRequest,
+    Error, FilterInput, HybridSearchContextRequest, ListChangesRequest, ListMetadataKeysRequest,
+    Reason, ThreadSet, UpdateContextRequest,
 };
 use context_store::{Memory, Meter};
 use serde_json::json;
@@ -252,4 +252,25 @@ async fn a_list_of_changes_gives_back_the_memory_that_only_its_filters_needed() 
         let listed = listed.expect("there is room for each page");
         assert!(listed.changes.is_empty() && !listed.has_more);
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_search_reads_the_metadata_of_a_part_of_its_candidates_at_a_time() {
+    let service = Service::start().await;
+    for i in 0..120 {
+        let metadata = json!({"note": "x".repeat(3_000)});
+        let entry = json!({"thread_id": "t", "source": "user", "text": format!("apple {i}"), "metadata": metadata});
+        service.store_unseen(entry).await;
+    }
+    // There is room for 60 of the entries.
+    let caller = caller_with(200_000, Reach::All);
+    let request = HybridSearchContextRequest {
+        query: "apple".to_owned(),
+        limit: Some(5),
+        min_relevance: Some(0.0),
+        ..HybridSearchContextRequest::default()
+    };
+    let retrieval = &service.engine.retrieval;
+    let found = retrieval.hybrid_search_context(&caller, request).await;
+    assert_eq!(found.expect("there is room for each part").count, 5);
 }

@@ -355,7 +355,7 @@ fn every_part_of_a_filter_narrows_a_search() {
 
 #[test]
 fn tags_and_threads_in_a_text_are_words_and_no_scope() {
-    let mut texts = Texts::english(&["su sa ct cm", "\u{1}verbatim words running", "x"]);
+    let mut texts = Texts::english(&["su sa ct cm", "\u{1}verbatim words running"]);
     assert_eq!(texts.find(Mode::Match, "sa"), [1]);
     assert_eq!(
         texts.find(Mode::Match, "run"),
@@ -365,7 +365,7 @@ fn tags_and_threads_in_a_text_are_words_and_no_scope() {
     assert_eq!(
         texts.filtered(
             Mode::Match,
-            "x",
+            "cm",
             &Filter {
                 source: Some(Source::Agent),
                 ..Filter::default()

@@ -63,7 +63,7 @@ impl SqliteStore {
 #[async_trait]
 impl KeyStore for SqliteStore {
     async fn create_owner(&self, owner: &OwnerId, now: Timestamp) -> Result<()> {
-        // Every write creates the owner's row if it does not exist.
+        // The write itself creates the owner's row if it does not exist.
         self.administer(owner, now, |_| Ok(())).await
     }
 
