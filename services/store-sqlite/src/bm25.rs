@@ -1,8 +1,8 @@
 //! BM25 scores of entries, as FTS5 auxiliary functions
 //! (<https://sqlite.org/fts5.html#custom_auxiliary_functions>).
 //!
-//! They replace FTS5's own `bm25`, which has fixed constants (ours are in [`context_store::bm25`]), counts the scope as
-//! part of the text's length, and searches the whole index to determine how rare the scope is.
+//! They replace FTS5's own `bm25`, which has fixed constants (ours are in [`context_store::bm25`]), counts the column
+//! `scope` (`fts.rs`) as part of the text's length, and searches the whole index to determine how rare its tokens are.
 //!
 //! A score depends on how rare each word is, so all rows with the word must be read once to count them.
 //!

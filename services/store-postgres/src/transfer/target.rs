@@ -62,14 +62,19 @@ impl PostgresTarget {
                 "another migration into {shown} is running"
             )));
         }
-        fts::rebuild(conn, &language, config.context_window)
-            .await
-            .map_err(Link::failed(shown))?;
-        Ok(Self {
+        let mut target = Self {
             source: PostgresSource { link },
             language,
             context_window: config.context_window,
-        })
+        };
+        // A database with data of its own is refused later, and services may be using its full-text index.
+        if target.is_empty().await? || target.mark().await?.is_some() {
+            let Link { conn, shown, .. } = &mut target.source.link;
+            fts::rebuild(conn, &target.language, config.context_window)
+                .await
+                .map_err(Link::failed(shown))?;
+        }
+        Ok(target)
     }
 
     /// Stores the mark and commits, or rolls back if the work of the transaction failed.

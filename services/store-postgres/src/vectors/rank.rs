@@ -159,7 +159,7 @@ impl Rank {
     }
 
     /// Reads the state of the owner and of the model's set, and the planner's estimate of how many entries satisfy the
-    /// filter. Without a filter the estimate is `None`.
+    /// filter. For entries without a filter the estimate is `None`.
     async fn state(
         &self,
         conn: &mut AsyncPgConnection,

@@ -149,9 +149,10 @@ impl VectorStore for PostgresStore {
     }
 
     async fn maintain(&self) -> Result<()> {
-        self.build_index(SetState::Current).await?;
+        // Old sets are deleted even if the build fails: it may need the disk space that they take.
+        let built = self.build_index(SetState::Current).await;
         while self.write_unlogged(&OwnerId::default(), Sweep).await?.0 {}
-        Ok(())
+        built
     }
 }
 

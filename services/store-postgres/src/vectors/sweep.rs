@@ -48,8 +48,14 @@ impl Writing for Sweep {
                       FROM context.chunks AS c WHERE c.set_id = ? LIMIT ?)";
         let binds = vec![Bind::Int(set_id), Bind::Int(CHUNKS_AT_ONCE)];
         if sql::execute(conn, Fragment::prepared(chunks, binds)).await? == 0 {
-            conn.batch_execute(&format!("DROP INDEX IF EXISTS {}{set_id}", index::PREFIX))
-                .await?;
+            // DROP INDEX waits for every transaction that uses the table, such as a backup, and later searches and writes
+            // wait behind it. After two seconds it fails, and the next maintenance tries again. An autovacuum gives way
+            // after one second (`deadlock_timeout`).
+            conn.batch_execute(&format!(
+                "SET LOCAL lock_timeout = '2s'; DROP INDEX IF EXISTS {}{set_id}",
+                index::PREFIX
+            ))
+            .await?;
             sets::delete(conn, set_id).await?;
         }
         Ok(Once(true))

@@ -454,12 +454,18 @@ async fn a_database_of_another_program_is_no_source_and_a_used_one_no_target() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("from.db");
     sqlite(&path).close().await;
+    let mut german = config(used.url());
+    german.language = "german".to_owned();
     let (mut source, mut target) = (
         from_sqlite(&path).await,
-        into_postgres(&used).await.unwrap(),
+        PostgresTarget::open(&german).await.unwrap(),
     );
     let refused = migrate(source.as_mut(), &mut target, &mut Silent)
         .await
         .unwrap_err();
     assert!(refused.to_string().contains("is not empty"), "{refused}");
+    let built = "SELECT value FROM context.settings WHERE key = 'fts'";
+    let built = used.connect().await.query_one(built, &[]).await;
+    let built = built.expect("read").get::<_, String>(0);
+    assert!(built.starts_with("english "), "{built}");
 }

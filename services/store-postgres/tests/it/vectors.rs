@@ -1,6 +1,7 @@
 //! Vectors in PostgreSQL: how a search finds them, the index, several services, and a server without pgvector.
 
 use std::collections::HashSet;
+use std::time::Duration;
 
 use context_model::{Filter, NewEntry, Source, Tags, ThreadId, Timestamp};
 use context_store::{
@@ -381,6 +382,56 @@ async fn an_index_that_was_interrupted_is_made_again() {
         found.plan
     );
     assert_eq!(found.semantic[0].id, 4);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn old_claims_are_deleted_although_an_index_cannot_be_built() {
+    let Some((database, store, _)) = many().await else {
+        return;
+    };
+    let client = database.connect().await;
+    // The vectors do not have as many dimensions as the index would require.
+    let broken = "DROP INDEX context.chunks_near_1; UPDATE context.embedding_sets SET dimensions = dimensions + 1; \
+                  INSERT INTO context.embedding_claims VALUES ('default', 1, 1, 1, 'gone', 0)";
+    client.batch_execute(broken).await.expect("changed");
+    store.maintain().await.expect_err("the index is not made");
+    let left = "SELECT count(*) FROM context.embedding_claims";
+    let left = client.query_one(left, &[]).await.expect("counted");
+    assert_eq!(left.get::<_, i64>(0), 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn requests_do_not_wait_long_for_the_drop_of_an_index() {
+    let Some(database) = database().await else {
+        return;
+    };
+    let store = store(&database).await;
+    store
+        .use_model(&model())
+        .await
+        .expect("the model is selected");
+    let mut client = database.connect().await;
+    let discarded = "INSERT INTO context.embedding_sets VALUES (0, 'old', 3, 'discarded', 0); \
+                     CREATE INDEX chunks_near_0 ON context.chunks (position)";
+    client.batch_execute(discarded).await.expect("a set");
+    let backup = client.transaction().await.expect("a transaction");
+    backup
+        .batch_execute("LOCK TABLE context.chunks IN ACCESS SHARE MODE")
+        .await
+        .expect("locked");
+    // The statement timeout is 30 seconds.
+    let maintained = tokio::time::timeout(Duration::from_secs(15), store.maintain())
+        .await
+        .expect("it gives up");
+    assert!(
+        matches!(maintained, Err(StoreError::WriteTooSlow)),
+        "{maintained:?}"
+    );
+    backup.rollback().await.expect("unlocked");
+    store.maintain().await.expect("the set is deleted");
+    let left = "SELECT count(*) FROM context.embedding_sets WHERE set_id = 0 OR to_regclass('context.chunks_near_0') IS NOT NULL";
+    let left = client.query_one(left, &[]).await.expect("counted");
+    assert_eq!(left.get::<_, i64>(0), 0);
 }
 
 fn embedding(axis: usize) -> Embedded {

@@ -85,8 +85,8 @@ fn store_current(
     documents::insert(transaction, current, &Embedding::Later)
 }
 
-/// Removes this path from any other artifact of the copy. The source has already moved that artifact, and a later
-/// change will bring its new path.
+/// Removes this path from any other artifact of the copy. The source has already moved or deleted that artifact, and
+/// the copy learns this from a later change.
 fn free_path(
     transaction: &mut Transaction<'_>,
     path: Option<&str>,

@@ -17,7 +17,7 @@ use crate::fts;
 use crate::full_text::FullTextChange;
 use crate::indexable::Indexable;
 use crate::owners::{ID_BITS, Owner};
-use crate::schema::{artifact_documents, meta};
+use crate::schema::{artifact_documents, meta, owners};
 use crate::sql::{self, Bind, Fragment};
 use crate::statement::{self, Value};
 use crate::transaction::Transaction;
@@ -38,7 +38,11 @@ pub(super) fn insert(
     if !has_any(transaction.conn, owner)? {
         transaction.create_full_text_table(Collection::artifacts(owner))?;
     }
-    let row_id = new_row_id(transaction.conn, owner)?;
+    let mut row_id = new_row_id(transaction.conn, owner)?;
+    if let Some(removed) = transaction.vectors.removed_documents.get(&owner) {
+        // The vectors of the removed document may be computed at this moment. Another document must not get them.
+        row_id = row_id.min(removed - 1);
+    }
     let row = Row {
         row_id,
         owner,
@@ -92,6 +96,9 @@ pub(super) fn remove(transaction: &mut Transaction<'_>, id: &ArtifactId) -> Resu
     };
     vectors::remove(transaction, row_id)?;
     diesel::delete(artifact_documents::table.find(row_id)).execute(transaction.conn)?;
+    let removed = &mut transaction.vectors.removed_documents;
+    let lowest = removed.entry(owner).or_insert(row_id);
+    *lowest = row_id.min(*lowest);
     transaction.full_text(FullTextChange::Delete { owner, row_id });
     Ok(())
 }
@@ -206,11 +213,8 @@ pub(crate) fn complete(conn: &mut SqliteConnection, language: Language) -> Query
         .first(conn)
         .optional()?;
     if made_with.as_ref() != Some(&wanted) {
-        for owner in artifact_documents::table
-            .select(artifact_documents::owner)
-            .distinct()
-            .load::<i64>(conn)?
-        {
+        // Owners without artifacts too: the table that their deleted artifacts left has the old language.
+        for owner in owners::table.select(owners::owner).load::<i64>(conn)? {
             rebuild_words(conn, owner, language)?;
         }
         diesel::replace_into(meta::table)
@@ -300,12 +304,15 @@ fn index_some(
     Ok(found)
 }
 
-/// Recreates the full-text table of an owner's artifacts.
+/// Recreates the full-text table of an owner's artifacts. Drops it if no artifact is indexed.
 fn rebuild_words(conn: &mut SqliteConnection, owner: i64, language: Language) -> QueryResult<()> {
     let collection = Collection::artifacts(owner);
     conn.immediate_transaction(|conn| {
         conn.batch_execute(&format!("DROP TABLE IF EXISTS {}", collection.fts_table()))?;
-        fts::create_table(conn, collection, language)
+        match has_any(conn, owner)? {
+            true => fts::create_table(conn, collection, language),
+            false => Ok(()),
+        }
     })?;
     let mut last = i64::MIN;
     loop {
@@ -350,7 +357,8 @@ struct Row {
 }
 
 /// The row id of the owner's next document: -(owner << `ID_BITS` | number). Filters are evaluated as bitmaps over the
-/// numbers, so the numbers must have no large gaps. The highest number is used again after its document was deleted.
+/// numbers, so the numbers must have no large gaps. After a restart, the highest number is used again if its document
+/// was deleted.
 fn new_row_id(conn: &mut SqliteConnection, owner: i64) -> QueryResult<i64> {
     let before = -(owner << ID_BITS);
     let last: Option<i64> = artifact_documents::table

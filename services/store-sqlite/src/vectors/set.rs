@@ -175,6 +175,8 @@ pub(crate) struct OpenVectors {
     pub precision: Precision,
     /// The number of the next chunk.
     pub next_chunk: i64,
+    /// For each owner, the lowest row id of an artifact's document that was removed since the start.
+    pub removed_documents: HashMap<i64, i64>,
     /// Changes to apply to the index after the commit.
     changes: Vec<Change>,
     /// Changes of the number of entries or artifacts with vectors: the collection's key and the difference.
@@ -209,6 +211,7 @@ impl OpenVectors {
             shared,
             precision,
             next_chunk,
+            removed_documents: HashMap::new(),
             changes: Vec::new(),
             counts: Vec::new(),
             switched: None,

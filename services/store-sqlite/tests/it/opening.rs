@@ -321,6 +321,40 @@ async fn another_language_is_indexed_again() {
 }
 
 #[tokio::test]
+async fn another_language_is_used_for_artifacts_after_all_earlier_ones_were_deleted() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("contexts.db");
+    let id = ArtifactId::parse("0190163d-8694-739b-aea5-966c26f8a000").unwrap();
+    for language in ["english", "german"] {
+        let store = SqliteStore::open(Config {
+            language: language.to_owned(),
+            ..Config::new(&path)
+        })
+        .unwrap();
+        let new = NewArtifact {
+            path: None,
+            title: None,
+            content: "viele Häuser".to_owned(),
+            metadata: Metadata::default(),
+        };
+        let owner = OwnerId::default();
+        store
+            .create_artifact(&owner, id, new, options())
+            .await
+            .unwrap();
+        store.delete_artifact(&owner, id, options()).await.unwrap();
+        store.close().await;
+        let mut conn = SqliteConnection::establish(path.to_str().unwrap()).unwrap();
+        let table = diesel::dsl::sql::<diesel::sql_types::Text>(
+            "SELECT sql FROM sqlite_schema WHERE name = 'fts_artifacts_1'",
+        )
+        .get_result::<String>(&mut conn)
+        .unwrap();
+        assert!(table.contains(&format!("'context {language}'")), "{table}");
+    }
+}
+
+#[tokio::test]
 async fn another_context_window_is_indexed_again() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("contexts.db");

@@ -2,11 +2,11 @@
 
 use std::path::Path;
 
-use context_model::Filter;
+use context_model::{ArtifactId, Filter, Metadata, NewArtifact};
 use context_store::{
-    DeleteCriteria, Embedded, EmbeddedChunk, Embedding, EmbeddingModel, LateEmbedding, ModelUse,
-    MoveState, Moved, OwnerId, RankSearch, SemanticHit, SemanticSearch, Store, VectorStore,
-    WriteOptions,
+    ArtifactStore as _, DeleteCriteria, Embedded, EmbeddedChunk, Embedding, EmbeddingModel,
+    LateEmbedding, ModelUse, MoveState, Moved, OwnerId, RankSearch, SemanticHit, SemanticSearch,
+    Store, VectorStore, WriteOptions,
 };
 use context_store_sqlite::{Config, SqliteStore, VectorPrecision};
 use context_test_support::Random;
@@ -379,6 +379,50 @@ async fn a_move_to_another_model_goes_on_after_a_restart_and_the_index_shows_its
         .unwrap()
         .semantic;
     assert_eq!(after, before);
+    store.close().await;
+}
+
+#[tokio::test]
+async fn vectors_of_a_deleted_artifact_do_not_reach_the_next_one() {
+    let directory = tempfile::tempdir().unwrap();
+    let (store, owner) = (
+        open(&directory.path().join("contexts.db")),
+        OwnerId::default(),
+    );
+    store.use_model(&model()).await.unwrap();
+    let create = async |number: u32| {
+        let id = format!("0190163d-8694-739b-aea5-966c26f8a{number:03}");
+        let id = ArtifactId::parse(&id).unwrap();
+        let new = NewArtifact {
+            path: None,
+            title: None,
+            content: format!("artifact {number}"),
+            metadata: Metadata::default(),
+        };
+        store
+            .create_artifact(&owner, id, new, options())
+            .await
+            .unwrap();
+        id
+    };
+    let first = create(1).await;
+    let pending = store.unembedded(&model(), None, 10).await.unwrap().entries;
+    let Embedding::Now(embedded) = embedding(1) else {
+        panic!("it has vectors")
+    };
+    let late = LateEmbedding {
+        id: pending[0].id,
+        version: pending[0].version,
+        embedded,
+    };
+    store
+        .delete_artifact(&owner, first, options())
+        .await
+        .unwrap();
+    create(2).await;
+    assert_eq!(store.add_embeddings(&owner, vec![late]).await.unwrap(), 0);
+    let pending = store.unembedded(&model(), None, 10).await.unwrap().entries;
+    assert!(pending[0].text.contains("artifact 2"), "{pending:?}");
     store.close().await;
 }
 
