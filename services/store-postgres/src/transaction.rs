@@ -388,7 +388,7 @@ impl<'c> Transaction<'c> {
             Bind::OptionalText(self.key_id.map(Into::into)),
             Bind::Int(all),
         ]);
-        // The server reuses a plan for single values. For lists, it plans each time.
+        // Most commits have one change, which needs no `unnest`.
         if let [change] = first {
             binds.extend([
                 Bind::text(change.kind.as_str()),
