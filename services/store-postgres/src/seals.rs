@@ -58,7 +58,7 @@ const TABLES: [Table; 3] = [
 
 struct Table {
     name: &'static str,
-    /// The id as text, its number, and the columns that order the rows.
+    /// The id as text, the position or version within it, and the columns that order the rows.
     key: (&'static str, &'static str, &'static str),
     /// The columns that the checksum covers.
     content: &'static str,
