@@ -2,6 +2,7 @@
 
 use context_model::{ObjectText, Source};
 use context_store::Unreadable;
+use std::borrow::Cow;
 use std::io::Write as _;
 
 use diesel::deserialize::{self, FromSql, FromSqlRow};
@@ -36,6 +37,25 @@ pub(crate) struct LossyText(pub String);
 impl FromSql<Text, Pg> for LossyText {
     fn from_sql(value: PgValue<'_>) -> deserialize::Result<Self> {
         Ok(Self(String::from_utf8_lossy(value.as_bytes()).into_owned()))
+    }
+}
+
+/// As [`LossyText`], for a reader that must know of damage.
+#[derive(Debug, FromSqlRow)]
+pub(crate) struct CheckedText {
+    /// The text, in which invalid UTF-8 is replaced by U+FFFD.
+    pub text: String,
+    /// Whether nothing was replaced.
+    pub is_valid: bool,
+}
+
+impl FromSql<Text, Pg> for CheckedText {
+    fn from_sql(value: PgValue<'_>) -> deserialize::Result<Self> {
+        let text = String::from_utf8_lossy(value.as_bytes());
+        Ok(Self {
+            is_valid: matches!(text, Cow::Borrowed(_)),
+            text: text.into_owned(),
+        })
     }
 }
 

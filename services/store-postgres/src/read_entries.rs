@@ -129,7 +129,8 @@ impl Get {
                 ],
             );
         }
-        // The server reuses a plan for one id. For a list, whose length it does not know, it plans each time.
+        // The server reuses a plan for one id. For a short list it plans each time, because a plan for all lists would
+        // expect 10 ids.
         match (chars, self.ids.as_slice()) {
             (None, [id]) => {
                 Fragment::prepared(get!("e.text", "?", ""), vec![Bind::Int(*id), owner])

@@ -1,9 +1,8 @@
 //! The tables as the newest migration leaves them (`migrations/postgres`). A test compares this file with the database.
 //! The tables `chunks`, `chunk_tokens` and `schema_version` are left out, because only raw SQL uses them.
 //!
-//! Only full-text search uses the columns `words`, `words_cut` and `context`, and its SQL is raw, so they are left out.
-//! With them, the table of entries would have more than 16 columns. diesel's feature for such tables makes the build
-//! directory 60 MB larger.
+//! Only raw SQL uses the columns `words`, `words_cut` and `context`, so they are left out too. With them, the table of
+//! entries would have more than 16 columns. diesel's feature for such tables makes the build directory 60 MB larger.
 
 diesel::table! {
     context.settings (key) {

@@ -12,7 +12,7 @@ use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Binary, Nullable, Text};
 use diesel_async::{RunQueryDsl, SimpleAsyncConnection as _};
 
-use crate::columns::LossyText;
+use crate::columns::CheckedText;
 use crate::pg::connection::AsyncPgConnection;
 use crate::pg::failure::Failure;
 use crate::pg::sql::{self, Bind, Fragment, fragment};
@@ -25,6 +25,10 @@ const STEP_ROWS: i64 = 2_000;
 const SEALED_ROWS: i64 = 16;
 /// Maximum number of images sealed in one step. They are larger than other rows.
 const SEALED_IMAGES: i64 = 4;
+
+/// Stored in place of the checksums of a row with invalid UTF-8, which certainly is not what was stored. No content has
+/// this checksum, so the row counts as damaged from then on.
+const NO_CHECKSUM: [u8; 1] = [0];
 
 /// The tables with checksums in the order of sealing. Each has the order of its rows and the content that its checksums
 /// cover.
@@ -54,7 +58,7 @@ const TABLES: [Table; 3] = [
 
 struct Table {
     name: &'static str,
-    /// The id as text, its number, and the columns that order the rows.
+    /// The id as text, the position or version within it, and the columns that order the rows.
     key: (&'static str, &'static str, &'static str),
     /// The columns that the checksum covers.
     content: &'static str,
@@ -71,13 +75,13 @@ struct Row {
     #[diesel(sql_type = BigInt)]
     number: i64,
     #[diesel(sql_type = Text)]
-    title: String,
+    title: CheckedText,
     #[diesel(sql_type = BigInt)]
     version: i64,
     #[diesel(sql_type = Nullable<Text>)]
-    metadata: Option<String>,
+    metadata: Option<CheckedText>,
     #[diesel(sql_type = Text)]
-    text: LossyText,
+    text: CheckedText,
     #[diesel(sql_type = Binary)]
     data: Vec<u8>,
     #[diesel(sql_type = Nullable<Binary>)]
@@ -93,14 +97,19 @@ impl Row {
             title,
             version,
             metadata,
-            text: LossyText(text),
+            text,
             data,
             seal,
         } = self;
-        let json = metadata.as_deref().unwrap_or_default();
+        let is_valid = [title, text]
+            .into_iter()
+            .chain(metadata)
+            .all(|text| text.is_valid);
+        let json = metadata.as_ref().map(|json| json.text.as_str());
+        let (title, text) = (title.text.as_str(), text.text.as_str());
         match table.name {
             "entries" => {
-                let id = id.parse().ok()?;
+                let (id, json) = (id.parse().ok()?, json.unwrap_or_default());
                 let stored = StoredContent {
                     id,
                     version: *version,
@@ -109,12 +118,17 @@ impl Row {
                     metadata: json,
                 };
                 let unsealed = seal::check_entry(&stored, true) == Checked::Unsealed;
-                unsealed.then(|| EntrySeal::of(*version, text, json).to_bytes(id).to_vec())
+                unsealed.then(|| match is_valid {
+                    true => EntrySeal::of(*version, text, json).to_bytes(id).to_vec(),
+                    false => NO_CHECKSUM.to_vec(),
+                })
             }
-            "images" => Some(
-                seal::image(id.parse().ok()?, *number, title, metadata.as_deref(), data).to_vec(),
+            _ if !is_valid => Some(NO_CHECKSUM.to_vec()),
+            "images" => Some(seal::image(id.parse().ok()?, *number, title, json, data).to_vec()),
+            _ => Some(
+                seal::artifact_version(id, *version, title, json.unwrap_or_default(), text)
+                    .to_vec(),
             ),
-            _ => Some(seal::artifact_version(id, *version, title, json, text).to_vec()),
         }
     }
 }

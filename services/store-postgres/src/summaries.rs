@@ -11,6 +11,7 @@ use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Text};
 use diesel_async::RunQueryDsl;
 
+use crate::columns::LossyText;
 use crate::filter::within;
 use crate::pg::connection::AsyncPgConnection;
 use crate::pg::dsl::fixed;
@@ -78,7 +79,7 @@ struct Row {
     version: i64,
     /// Empty in the last row, which stands for the last entry that was checked.
     #[diesel(sql_type = Text)]
-    text: String,
+    text: LossyText,
     #[diesel(sql_type = BigInt)]
     checked: i64,
 }
@@ -98,8 +99,9 @@ impl Reading for Page {
         conn: &mut AsyncPgConnection,
         _owner: &OwnerId,
     ) -> std::result::Result<Option<(i64, UnsummarizedPage)>, Failure> {
-        // Raw SQL for the CTEs: one statement sees one state, and reads only the texts of the page.
-        const SQL: &str = "WITH slice AS MATERIALIZED (SELECT owner_id, id, version, summary = '' AND char_length(text) >= ? AS waits \
+        // Raw SQL for the CTEs: one statement sees one state, and returns only the texts of the page. `left` limits
+        // how much of every other text is read.
+        const SQL: &str = "WITH slice AS MATERIALIZED (SELECT owner_id, id, version, summary = '' AND char_length(left(text, ?::int)) >= ? AS waits \
                            FROM context.entries WHERE (owner_id, id) > (?, ?) ORDER BY owner_id, id LIMIT ?), \
                            page AS (SELECT owner_id, id, version FROM slice WHERE waits ORDER BY owner_id, id LIMIT ?), \
                            last AS (SELECT owner_id, id, version FROM slice ORDER BY owner_id DESC, id DESC LIMIT 1), \
@@ -109,6 +111,7 @@ impl Reading for Page {
                            JOIN context.entries AS e ON e.owner_id = s.owner_id AND e.id = s.id ORDER BY s.waits DESC, s.owner_id, s.id";
         let (owner_id, id) = &self.after;
         let binds = vec![
+            Bind::Int(i64::from(self.min_chars)),
             Bind::Int(i64::from(self.min_chars)),
             Bind::text(owner_id),
             Bind::Int(*id),
@@ -129,7 +132,7 @@ impl Reading for Page {
             owner: OwnerId::new(row.owner_id),
             id: row.id,
             version: row.version,
-            text: row.text,
+            text: row.text.0,
         };
         Ok(Some((
             0,

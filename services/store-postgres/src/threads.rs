@@ -68,8 +68,6 @@ pub(crate) async fn lock_or_create(
 ) -> Result<Vec<ThreadState>, Failure> {
     if thread_ids.len() == 1 {
         // Most writes go to one existing thread, for which the statement below would write a row version for nothing.
-        // The server also reuses a plan for single values; for lists, whose length it does not know, it plans each
-        // time.
         let existing = lock(conn, owner, thread_ids).await?;
         if !existing.is_empty() {
             return Ok(existing);

@@ -362,7 +362,7 @@ impl<'c> Transaction<'c> {
     }
 
     /// Advances the owner's revision by `all`, the number of changes, and writes the `first` of them. Raw SQL for the
-    /// CTEs and `unnest`: the owner's row stays locked only for this statement and the commit after it.
+    /// CTEs and `unnest`: it is one statement, because from then on the owner's row is locked until the commit.
     fn advance_and_log<'v>(&self, first: &'v [Change], all: usize) -> Fragment<'v>
     where
         'c: 'v,
@@ -388,7 +388,7 @@ impl<'c> Transaction<'c> {
             Bind::OptionalText(self.key_id.map(Into::into)),
             Bind::Int(all),
         ]);
-        // The server reuses a plan for single values. For lists, it plans each time.
+        // Most commits have one change, which needs no `unnest`.
         if let [change] = first {
             binds.extend([
                 Bind::text(change.kind.as_str()),

@@ -96,7 +96,7 @@ impl AsyncPgConnection {
     }
 
     /// Searches whose plans are not cached.
-    pub fn slow_searches(&self) -> &SlowSearches {
+    pub const fn slow_searches(&self) -> &Arc<SlowSearches> {
         &self.slow_searches
     }
 

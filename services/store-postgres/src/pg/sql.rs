@@ -7,6 +7,7 @@
 
 use std::borrow::Cow;
 use std::pin::pin;
+use std::sync::Arc;
 use std::time::Instant;
 
 use diesel::QueryResult;
@@ -20,7 +21,7 @@ use futures::TryStreamExt as _;
 use crate::pg::connection::AsyncPgConnection;
 use crate::pg::driver::{Encoded, PgRow, Source};
 use crate::pg::failure::{CommitError, failed as driver_failed};
-use crate::pg::statement_cache::{CachePolicy, StatementId};
+use crate::pg::statement_cache::{CachePolicy, SlowSearches, StatementId};
 use crate::vectors::{Vector, VectorType};
 
 /// A value that is sent to PostgreSQL separately from the SQL text.
@@ -403,8 +404,11 @@ async fn read<Row, E>(
 ) -> Result<(), E> {
     load_types(conn, &fragment).await.map_err(&failed)?;
     let statement = fragment.encode(conn).map_err(&failed)?;
-    let search = (fragment.policy == CachePolicy::WhileUsed)
-        .then(|| (statement.sql.clone(), Instant::now()));
+    let _timing = (fragment.policy == CachePolicy::WhileUsed).then(|| Timing {
+        sql: statement.sql.clone(),
+        started: Instant::now(),
+        searches: Arc::clone(conn.slow_searches()),
+    });
     let mut rows = pin!(conn.rows(statement).await.map_err(&failed)?);
     while let Some(row) = rows
         .try_next()
@@ -416,10 +420,21 @@ async fn read<Row, E>(
                 .map_err(|error| failed(diesel::result::Error::DeserializationError(error)))?,
         )?;
     }
-    if let Some((sql, started)) = search {
-        conn.slow_searches().record(&sql, started.elapsed());
-    }
     Ok(())
+}
+
+/// Records the duration of a search when it is dropped. A search that fails at its time limit is recorded too:
+/// otherwise the plan that made it slow would stay cached.
+struct Timing {
+    sql: String,
+    started: Instant,
+    searches: Arc<SlowSearches>,
+}
+
+impl Drop for Timing {
+    fn drop(&mut self) {
+        self.searches.record(&self.sql, self.started.elapsed());
+    }
 }
 
 /// Runs a statement and returns the number of rows it changed.

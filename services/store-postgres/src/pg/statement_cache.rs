@@ -175,7 +175,7 @@ impl SlowSearches {
         }
     }
 
-    /// Records how long a search took until its last row.
+    /// Records how long a search took until its last row or its failure.
     pub fn record(&self, sql: &str, time: Duration) {
         if time < SLOW {
             return;

@@ -13,6 +13,7 @@ use rustls::{
     CertificateError, ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme,
 };
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio_postgres::config::SslNegotiation;
 use tokio_postgres::tls::{ChannelBinding, MakeTlsConnect, TlsConnect};
 
 use crate::pg::target::{Target, Trust};
@@ -48,7 +49,7 @@ impl Tls {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
             .with_safe_default_protocol_versions()?;
-        let config = match target.trust {
+        let mut config = match target.trust {
             Trust::Anyone => builder
                 .dangerous()
                 .with_custom_certificate_verifier(Arc::new(AnyCertificate(provider)))
@@ -68,6 +69,10 @@ impl Tls {
                     .with_no_client_auth()
             }
         };
+        if target.config.get_ssl_negotiation() == SslNegotiation::Direct {
+            // PostgreSQL rejects `sslnegotiation=direct` without this protocol (ALPN).
+            config.alpn_protocols = vec![b"postgresql".to_vec()];
+        }
         Ok(Self(Arc::new(config)))
     }
 }
@@ -273,5 +278,25 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for TlsStream<S> {
 
     fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<std::io::Result<()>> {
         Pin::new(&mut self.get_mut().0).poll_shutdown(context)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn direct_negotiation_names_the_protocol() {
+        for (options, protocols) in [
+            ("sslmode=require", vec![]),
+            (
+                "sslmode=require sslnegotiation=direct",
+                vec![b"postgresql".to_vec()],
+            ),
+        ] {
+            let target = Target::parse(&format!("host=h user=u {options}")).unwrap();
+            let Tls(config) = Tls::new(&target).unwrap();
+            assert_eq!(config.alpn_protocols, protocols, "{options}");
+        }
     }
 }

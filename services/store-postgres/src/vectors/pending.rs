@@ -12,6 +12,7 @@ use diesel::sql_types::{BigInt, Bool, Nullable, Text};
 use diesel_async::RunQueryDsl;
 
 use super::ChunkChanges;
+use crate::columns::LossyText;
 use crate::pg::connection::AsyncPgConnection;
 use crate::pg::dsl::fixed;
 use crate::pg::failure::Failure;
@@ -59,13 +60,13 @@ struct Waiting {
     version: i64,
     /// The text of an entry.
     #[diesel(sql_type = Nullable<Text>)]
-    text: Option<String>,
+    text: Option<LossyText>,
     /// The title of an artifact.
     #[diesel(sql_type = Nullable<Text>)]
-    title: Option<String>,
+    title: Option<LossyText>,
     /// Its content.
     #[diesel(sql_type = Nullable<Text>)]
-    content: Option<String>,
+    content: Option<LossyText>,
     /// False if another service claimed the entry first. There is no text then.
     #[diesel(sql_type = Bool)]
     claimed: bool,
@@ -105,8 +106,10 @@ impl Writing for Claim {
             .filter(|row| row.claimed)
             .map(|row| Unembedded {
                 text: match (row.text, row.title, row.content) {
-                    (None, Some(title), Some(content)) => document_text(&title, &content),
-                    (text, ..) => text.unwrap_or_default(),
+                    (None, Some(LossyText(title)), Some(LossyText(content))) => {
+                        document_text(&title, &content)
+                    }
+                    (text, ..) => text.map_or_else(String::new, |LossyText(text)| text),
                 },
                 owner: OwnerId::new(row.owner_id),
                 id: row.id,

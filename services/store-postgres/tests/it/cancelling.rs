@@ -12,6 +12,7 @@ use context_test_postgres::{Client, TestDatabase};
 
 use super::arrange::{config, database};
 use super::locks::until_blocked;
+use super::proxy::Proxy;
 
 const PAGE: Page = Page {
     limit: 10,
@@ -114,6 +115,29 @@ async fn a_read_over_its_statement_s_time_says_what_to_narrow() {
     .await;
     let _lock = lock(&database).await;
     assert_names_what_to_narrow(search(&store, "a").await);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_search_over_its_statement_s_time_uses_no_cached_plan_the_next_time() {
+    let Some(database) = database().await else {
+        return;
+    };
+    let proxy = Proxy::start(database.url()).await;
+    let config = Config {
+        pool_size: 1,
+        statement_timeout: Duration::from_millis(300),
+        ..config(&proxy.url(database.url()))
+    };
+    let store = PostgresStore::open(config).await.expect("it opens");
+    for _ in 0..3 {
+        search(&store, "a").await.expect("nothing is locked");
+    }
+    let lock = lock(&database).await;
+    assert_names_what_to_narrow(search(&store, "a").await);
+    lock.batch_execute("ROLLBACK").await.expect("unlocked");
+    let before = proxy.parsed();
+    search(&store, "a").await.expect("nothing is locked");
+    assert_eq!(proxy.parsed() - before, 1, "it is planned again");
 }
 
 #[tokio::test(flavor = "multi_thread")]

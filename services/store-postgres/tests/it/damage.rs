@@ -1,8 +1,10 @@
-//! Damage to the server's files, as reported by the server.
+//! Damage to the server's files: as reported by the server, and in a text that the server returns.
 
 use context_model::{Filter, NewEntry, Source, ThreadId, Timestamp};
+use context_store::seal::Part;
 use context_store::{
-    Denial, Memory, OwnerId, Page, Read, Retention, RowSelection, Store, StoreError, WriteOptions,
+    Denial, EmbeddingModel, Memory, OwnerId, Page, Read, Retention, RowSelection, Store,
+    StoreError, VectorStore as _, WriteOptions,
 };
 
 use super::arrange::{database, store};
@@ -131,4 +133,73 @@ async fn damage_that_a_background_task_meets_stops_writes() {
         );
         store.close().await;
     }
+}
+
+#[tokio::test]
+async fn background_work_goes_on_after_a_damaged_entry() {
+    let Some(database) = database().await else {
+        return;
+    };
+    let (store, client) = (store(&database).await, database.connect().await);
+    for text in ["apple", "banana", "cherry"] {
+        write(&store, text).await.expect("it is stored");
+    }
+    // The cast copies the bytes without checking them.
+    let damage = "CREATE CAST (bytea AS text) WITHOUT FUNCTION; UPDATE context.entries SET seal = NULL; \
+                  UPDATE context.entries SET text = '\\xff61'::bytea::text WHERE id = 2";
+    client.batch_execute(damage).await.expect("a damaged text");
+
+    let waiting = store
+        .summaries()
+        .unsummarized(None, 0, 1000, 100)
+        .await
+        .expect("a page");
+    let found: Vec<i64> = waiting.entries.iter().map(|entry| entry.id).collect();
+    assert_eq!(found, [1, 2, 3], "they wait for summaries");
+
+    let model = EmbeddingModel {
+        identity: "test@1".to_owned(),
+        dimensions: 3,
+    };
+    store
+        .use_model(&model)
+        .await
+        .expect("the model is selected");
+    let waiting = store.unembedded(&model, None, 100).await.expect("a page");
+    let found: Vec<i64> = waiting.entries.iter().map(|entry| entry.id).collect();
+    assert_eq!(found, [1, 2, 3], "they wait for embeddings");
+
+    let mut after = None;
+    loop {
+        let sealed = store.seals().seal(after.as_ref()).await;
+        after = sealed.expect("a page").next;
+        if after.is_none() {
+            break;
+        }
+    }
+    let selection = RowSelection {
+        images: false,
+        text_chars: None,
+        explain: false,
+        max_bytes: 1 << 20,
+        memory: Memory::UNCOUNTED,
+    };
+    let mut entries = store
+        .get_contexts(
+            &OwnerId::default(),
+            vec![1, 2, 3],
+            selection,
+            Read::default(),
+        )
+        .await
+        .expect("they are read")
+        .entries;
+    entries.sort_by_key(|entry| entry.id);
+    let damages: Vec<Option<Part>> = entries.into_iter().map(|entry| entry.damage).collect();
+    assert_eq!(
+        damages,
+        [None, Some(Part::Checksum), None],
+        "what was damaged before it got a checksum is not sealed as sound"
+    );
+    store.close().await;
 }
