@@ -84,7 +84,8 @@ pub struct Change {
     pub changed: Changed,
     /// The version after it; of a deletion, the last version. Services always record it, but the column may be empty.
     pub version: Option<i64>,
-    /// The key that made it. `None` without authentication, and for the operator.
+    /// The credentials that were used: the id of a key, or the name of a token's holder. `None` without authentication,
+    /// and for the operator.
     pub key_id: Option<String>,
     /// Whether it is the last change of its commit.
     pub commit_end: bool,
@@ -109,7 +110,7 @@ pub struct ChangeRow {
     pub source: Option<String>,
     /// The version after it.
     pub version: Option<i64>,
-    /// The key that made it.
+    /// The credentials that were used.
     pub key_id: Option<String>,
     /// Whether it is the last change of its commit.
     pub commit_end: bool,

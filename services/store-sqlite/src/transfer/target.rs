@@ -146,11 +146,16 @@ impl Target for SqliteTarget {
             .run(move |conn| {
                 fts::rebuild(conn, language, context_window)?;
                 documents::complete(conn, language)?;
+                conn.batch_execute("PRAGMA optimize")?;
                 conn.immediate_transaction(|conn| {
                     diesel::delete(meta::table.filter(meta::key.eq_any([MARK, SEALED])))
                         .execute(conn)
                 })?;
-                conn.batch_execute("PRAGMA optimize; PRAGMA wal_checkpoint(TRUNCATE)")
+                // The migration is complete, and without its mark the same command could not continue it.
+                if let Err(error) = conn.batch_execute("PRAGMA wal_checkpoint(TRUNCATE)") {
+                    tracing::warn!(error = %error, "Could not checkpoint the log; the next start will do it");
+                }
+                Ok::<_, diesel::result::Error>(())
             })
             .await
     }

@@ -130,7 +130,7 @@ fn entries(
     table: &'static Table,
     rows: &[Row],
 ) -> Result<(), BoxError> {
-    // Damaged metadata is copied like other content, and its checksum shows the damage. No filter finds it.
+    // Damaged metadata is copied like other content, and its checksum shows the damage. Its folded form is empty.
     let folded = |row: &Row| {
         let metadata = parse_metadata(row.text(table, "metadata")).unwrap_or_default();
         Metadata::from_stored(metadata).to_folded_json()

@@ -15,7 +15,7 @@ use super::set::Set;
 use crate::cancel;
 use crate::collection::Collection;
 use crate::filter::{Candidates, candidates, compile, json_list};
-use crate::sql::{Bind, Fragment, query};
+use crate::sql::{Bind, Fragment, each, query};
 
 /// When a database index shows that the filter leaves at most this many rows, only they are searched.
 const MAX_PROBED_ROWS: usize = 20_000;
@@ -26,9 +26,9 @@ const MAX_CHECKED_FIRST: usize = 1_000;
 /// index of four bits per dimension, the second for sign bits.
 const MAX_EXACT_ROWS: (usize, usize) = (50, 1_000);
 /// Number of vectors read for each requested entry, but at least `MIN_DEPTH` in total. With an index of sign bits
-/// a search reads this many, or more if several chunks of an entry displace other entries. With an index of four bits
-/// it reads at most this many, or all those of the first `exact` entries if these have more. Measured: see
-/// docs/benchmarks.md.
+/// a search reads this many, or more if it has a filter or several chunks of an entry displace other entries. With an
+/// index of four bits it reads at most this many, or all those of the first `exact` entries if these have more.
+/// Measured: see docs/benchmarks.md.
 const DEPTH_FACTOR: usize = 5;
 const MIN_DEPTH: usize = 800;
 /// Maximum number of times that the candidates are doubled because several chunks of an entry displace other entries.
@@ -40,9 +40,6 @@ const UNDECIDED: f32 = 0.5;
 /// Maximum number of candidates that are checked against the filter before the filter is evaluated for all entries. If
 /// a search needs more than half of this number, twice as many as it needs.
 const MAX_CHECKED: usize = 8_192;
-
-/// Number of distances computed between two cancellation checks, about 100 µs.
-const DISTANCES_BETWEEN_CHECKS: usize = 1024;
 
 /// The beginning of a query for the vectors of chunks. The list of requested ids follows.
 const SELECT_VECTORS: &str = "\
@@ -188,13 +185,13 @@ impl Search<'_> {
         if rows.len() > max_exact {
             return self.nearest(conn, snapshot, query, Some(&rows.into_iter().collect()));
         }
-        let vectors = self.of_entries(conn, &rows)?;
+        let hits = self.of_entries(conn, &rows)?;
         let notes = vec![format!(
             "semantic: {} entries satisfy the filter; the distances of their {} chunks are exact",
             rows.len(),
-            vectors.len()
+            hits.len()
         )];
-        let mut hits = self.best(vectors)?;
+        let mut hits = nearest_of_entries(hits);
         hits.truncate(self.depth);
         Ok(Found { hits, notes })
     }
@@ -306,7 +303,7 @@ impl Search<'_> {
     /// their vectors were read, and their distances are exact.
     fn ranked(&self, conn: &mut SqliteConnection, near: &[Near]) -> QueryResult<(Vec<Hit>, usize)> {
         let (mut hits, rescored) = match self.set.index.precision() {
-            Precision::SignBits => (self.best(self.vectors(conn, near)?)?, near.len()),
+            Precision::SignBits => (nearest_of_entries(self.of_chunks(conn, near)?), near.len()),
             Precision::FourBits => self.by_estimates(conn, near)?,
         };
         hits.truncate(self.depth);
@@ -323,7 +320,7 @@ impl Search<'_> {
     ) -> QueryResult<(Vec<Hit>, usize)> {
         let exact = self.exact.min(self.depth);
         let (first, rest) = near.split_at(prefix_of_entries(near, exact));
-        let mut hits = self.best(self.vectors(conn, first)?)?;
+        let mut hits = nearest_of_entries(self.of_chunks(conn, first)?);
         // A chunk that is farther away than the last of the exact hits cannot change them.
         let floor = match hits.len().min(exact).checked_sub(1) {
             Some(last) if hits.len() >= exact => similarity_at(hits[last].distance),
@@ -347,7 +344,7 @@ impl Search<'_> {
             rest.iter().copied().partition(is_open);
         let room = self.max_rescored().saturating_sub(first.len());
         estimated.extend(open.drain(room.min(open.len())..));
-        hits.extend(self.best(self.vectors(conn, &open)?)?);
+        hits.extend(self.of_chunks(conn, &open)?);
         hits.extend(estimated.iter().map(|near| Hit {
             row_id: near.entry,
             distance: near.distance(),
@@ -373,8 +370,8 @@ impl Search<'_> {
         query_rows(conn, &statement)
     }
 
-    /// The vectors of these chunks. In place of a chunk that was deleted, the vectors of its entry's current chunks.
-    fn vectors(&self, conn: &mut SqliteConnection, near: &[Near]) -> QueryResult<Vec<VectorRow>> {
+    /// The exact distances of these chunks. In place of a chunk that was deleted, those of its entry's current chunks.
+    fn of_chunks(&self, conn: &mut SqliteConnection, near: &[Near]) -> QueryResult<Vec<Hit>> {
         if near.is_empty() {
             return Ok(Vec::new());
         }
@@ -388,10 +385,10 @@ impl Search<'_> {
              CROSS JOIN vectors ON vectors.chunk_id = wanted.value \
              CROSS JOIN chunks ON chunks.chunk_id = wanted.value",
         );
-        let mut found = query::<VectorRow>(conn, &statement)?;
-        if found.len() < near.len() {
+        let mut read = HashSet::with_capacity(near.len());
+        let mut found = self.distances(conn, &statement, |chunk| _ = read.insert(chunk))?;
+        if read.len() < near.len() {
             // An update was committed after the index was read: in the database the entry has other chunks.
-            let read: HashSet<i64> = found.iter().map(|row| row.chunk_id).collect();
             let mut entries: Vec<i64> = near
                 .iter()
                 .filter(|near| !read.contains(&near.chunk))
@@ -404,8 +401,8 @@ impl Search<'_> {
         Ok(found)
     }
 
-    /// All vectors of these entries.
-    fn of_entries(&self, conn: &mut SqliteConnection, rows: &[i64]) -> QueryResult<Vec<VectorRow>> {
+    /// The exact distances of all chunks of these entries.
+    fn of_entries(&self, conn: &mut SqliteConnection, rows: &[i64]) -> QueryResult<Vec<Hit>> {
         let mut statement = Fragment::new(SELECT_VECTORS);
         statement.bind(Bind::Text(json_list(rows)));
         statement
@@ -415,25 +412,29 @@ impl Search<'_> {
             )
             .bind(Bind::Int(self.set.id));
         statement.push(" CROSS JOIN vectors ON vectors.chunk_id = chunks.chunk_id");
-        query(conn, &statement)
+        self.distances(conn, &statement, |_| {})
     }
 
-    /// The nearest chunk of each entry, nearest entries first.
-    fn best(&self, vectors: Vec<VectorRow>) -> QueryResult<Vec<Hit>> {
-        let mut hits = Vec::with_capacity(vectors.len());
+    /// The exact distances of the chunks that this statement selects. `note` is called with each of them. The vectors
+    /// are dropped one by one, because those of long entries can take gigabytes together.
+    fn distances(
+        &self,
+        conn: &mut SqliteConnection,
+        statement: &Fragment,
+        mut note: impl FnMut(i64),
+    ) -> QueryResult<Vec<Hit>> {
+        let mut hits = Vec::new();
         let mut read = vec![0.0; self.vector.len()];
-        for (i, row) in vectors.into_iter().enumerate() {
+        for row in each::<VectorRow>(conn, statement)? {
             let VectorRow {
-                chunk_id: _,
+                chunk_id,
                 row_id,
                 position,
                 start_char,
                 end_char,
                 vector,
-            } = row;
-            if i % DISTANCES_BETWEEN_CHECKS == 0 {
-                cancel::check()?;
-            }
+            } = row?;
+            note(chunk_id);
             if !decode(&vector, &mut read) {
                 continue;
             }
@@ -447,7 +448,7 @@ impl Search<'_> {
                 }),
             });
         }
-        Ok(nearest_of_entries(hits))
+        Ok(hits)
     }
 }
 
