@@ -47,6 +47,7 @@ pub mod resources;
 pub mod scan;
 pub mod service_program;
 mod start_failure;
+mod stderr;
 pub mod stdio;
 pub mod subscriptions;
 

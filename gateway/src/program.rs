@@ -19,6 +19,7 @@ use crate::cli::{Cli, Command, HttpArgs};
 use crate::connection::{BackendArgs, StdioArgs, items};
 use crate::handler::{Credentials, Gateway};
 use crate::http::ConnectionLimits;
+use crate::stderr::announce;
 use crate::{command, hook, http, install, predecessor, stdio};
 
 /// The service's message about a setting that cannot be read.
@@ -226,11 +227,6 @@ fn log_to_stderr(level: LevelFilter) {
         )
         .with(targets)
         .init();
-}
-
-/// Prints a line to stderr. Unlike `eprintln!` it does not panic if that fails, such as on a full disk.
-pub fn announce(line: &str) {
-    let _ = io::stderr().write_all(format!("{line}\n").as_bytes());
 }
 
 fn print_tools() -> Outcome {

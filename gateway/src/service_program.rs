@@ -10,7 +10,7 @@ use std::time::Duration;
 use serde::Deserialize;
 use tokio::process::Command;
 
-use crate::program::announce;
+use crate::stderr::announce;
 
 /// Maximum time for a comparison. Most of it is for a service that is told to stop.
 const TIMEOUT: Duration = Duration::from_secs(12);
