@@ -186,7 +186,7 @@ async fn a_host_that_accepts_connections_and_does_not_respond_leaves_time_for_th
     let both = database
         .url()
         .replacen(&server, &format!("{stalled},{server}"), 1);
-    // An operation stops waiting for a connection when the first host has had its whole connect timeout.
+    // The first host alone could use up the pool's timeout.
     let opening = PostgresStore::open(Config {
         connect_timeout: Duration::from_secs(2),
         pool_timeout: Duration::from_secs(2),
