@@ -127,7 +127,7 @@ need_postgres() {
     home=$POSTGRES_STATE/$major
     if [[ ! -f $home/url ]] && ! start_postgres "$major" "$home"; then
         rm -rf "$home"
-        say "PostgreSQL $major with pgvector is not installed and could not be fetched"
+        say "PostgreSQL $major with pgvector could not be found or fetched, or did not start"
         return 75
     fi
     POSTGRES_URL=$(<"$home/url")

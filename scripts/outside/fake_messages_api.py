@@ -44,8 +44,9 @@ class Script:
                 self.finished = True
                 self._pending = None
                 return {"type": "text", "text": self.farewell}
-            except AssertionError as error:
-                self.failure = str(error) or repr(error)
+            except Exception as error:
+                # A KeyError too: it ends the generator, so after a retry the script would count as finished.
+                self.failure = f"{type(error).__name__}: {error}"
                 return {"type": "text", "text": f"Stopped: {self.failure}"}
             self._calls += 1
             self._pending = {

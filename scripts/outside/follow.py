@@ -278,8 +278,8 @@ def main():
     try:
         walk(service, follower, random.Random(seed))
     except BaseException:
-        for name in ("follower.log", "follow-service.log"):
-            print(f"--- {name}", *(directory / name).read_text(errors="replace").splitlines()[-30:], sep="\n", file=sys.stderr)
+        for log in directory.glob("follow*.log"):
+            print(f"--- {log.name}", *log.read_text(errors="replace").splitlines()[-30:], sep="\n", file=sys.stderr)
         raise
     finally:
         if hasattr(follower, "process"):

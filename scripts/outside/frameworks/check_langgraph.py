@@ -165,7 +165,7 @@ def results_equal_those_of_the_in_memory_store(service):
         ours, theirs = store_of(service), InMemoryStore()
         for _ in range(25):
             operations = [any_operation(rng) for _ in range(rng.randint(1, 12))]
-            pairs = zip(operations, ours.batch(operations), batch_in_memory(theirs, operations))
+            pairs = zip(operations, ours.batch(operations), batch_in_memory(theirs, operations), strict=True)
             for operation, mine, expected in pairs:
                 assert shown(mine) == shown(expected), f"seed {seed}: {operation}\n{shown(mine)}\n{shown(expected)}"
                 compared += 1

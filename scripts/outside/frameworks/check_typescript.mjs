@@ -121,7 +121,10 @@ async function concurrentItemsAreKept() {
   assert.deepEqual(popped.map((item) => item.content).sort(), stored.slice(-BATCHES).sort());
 }
 
-/** A proxy that forwards each request. It loses every other reply to a write, and answers some with an empty 503 or 502 instead. */
+/**
+ * A proxy. The first attempt of each write with an idempotency key fails. In turn, it is answered with an empty 503 or
+ * 502, or it is forwarded and its reply is lost.
+ */
 async function lossy(use) {
   const [lost, seen] = [new Set(), { lost: 0, busy: 0 }];
   const proxy = createServer(async (request, response) => {

@@ -40,8 +40,8 @@ class Machine:
         (scratch / "volumes").mkdir()
 
     def volume(self, name, target):
-        """A new volume is a copy of the image's directory, with its owner and mode, as in Docker. If the image has none,
-        it is an empty directory of root."""
+        """A new volume is a copy of the image's directory, with its owner and mode, as in Docker. If the image has
+        none, it is an empty directory of root."""
         directory = self.scratch / "volumes" / name
         if not directory.exists():
             model = pathlib.Path(self.image.root, target.lstrip("/"))

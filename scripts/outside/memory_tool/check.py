@@ -223,8 +223,8 @@ RACES = ["/memories/r", "/memories/r/s", "/memories/r/s/t", "/memories/u", "/mem
 
 
 def race(tool, client):
-    """Agents create, rename and delete the same few names. No name may become both a file and a directory, and no file
-    may be lost."""
+    """Agents create, rename and delete the same few names. No name may become both a file and a directory, and no
+    create may leave its artifact in /creating/."""
     tool.clear_all_memory()
 
     def agent(number):

@@ -79,8 +79,8 @@ async fn open_postgres(config: &Config) -> Result<Opened, StartError> {
         .map_err(|error| StartError::Settings(error.to_string()))?;
     if settings.pool_timeout < settings.connect_timeout {
         tracing::warn!(
-            "POSTGRESQL_POOL_TIMEOUT_MS ({}) is less than POSTGRESQL_CONNECT_TIMEOUT_MS ({}): operations stop waiting \
-             before an attempt to connect ends, so a second host or address may never be tried",
+            "POSTGRESQL_POOL_TIMEOUT_MS ({}) is less than POSTGRESQL_CONNECT_TIMEOUT_MS ({}): operations wait for \
+             an attempt to connect no longer than the pool timeout",
             settings.pool_timeout.as_millis(),
             settings.connect_timeout.as_millis()
         );

@@ -425,15 +425,22 @@ async fn language(
         .into_iter()
         .map(|c| c.name)
         .collect();
-    let name = given.trim().to_ascii_lowercase();
-    Ok(if known.contains(&name) {
-        Ok(Language::of_the_server(name))
-    } else {
-        Err(OpenError::Language {
-            language: given.to_owned(),
-            known: known.join(", "),
-        })
-    })
+    let exact = given.trim();
+    let name = exact.to_ascii_lowercase();
+    Ok(
+        if exact != name && known.iter().any(|known| known == exact) {
+            // The server lower-cases a name without quotation marks.
+            let quoted = exact.replace('"', "\"\"");
+            Ok(Language::of_the_server(format!("\"{quoted}\"")))
+        } else if known.contains(&name) {
+            Ok(Language::of_the_server(name))
+        } else {
+            Err(OpenError::Language {
+                language: given.to_owned(),
+                known: known.join(", "),
+            })
+        },
+    )
 }
 
 /// Creates the missing indexes of these metadata fields. Indexes of other fields stay: during a rolling update,

@@ -106,7 +106,8 @@ pub struct Postgres {
     pub postgresql_queue: u64,
 
     /// Timeout for connecting to one address of a host in milliseconds, 1 to 600 000. With several hosts or
-    /// addresses, it includes TLS and the login.
+    /// addresses, it includes TLS and the login, and an operation gives each address at most its share of
+    /// POSTGRESQL_POOL_TIMEOUT_MS.
     #[arg(long, env = "POSTGRESQL_CONNECT_TIMEOUT_MS", value_name = "MS", default_value = "5000", value_parser = number(1, 600_000), global = true)]
     pub postgresql_connect_timeout_ms: u64,
 

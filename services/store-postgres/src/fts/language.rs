@@ -23,7 +23,7 @@ impl Language {
         language.map(Self::Ours)
     }
 
-    /// A text search configuration of the server.
+    /// A text search configuration of the server, by its name in SQL.
     pub fn of_the_server(name: String) -> Self {
         Self::Server(name)
     }

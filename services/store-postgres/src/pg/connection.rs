@@ -24,7 +24,7 @@ use crate::pg::driver::{Encoded, PgRow, Source, Types};
 use crate::pg::failure::{self, CommitError, Kind, failed};
 use crate::pg::statement_cache::{CachePolicy, Lookup, SlowSearches, StatementCache, StatementId};
 
-pub(crate) use self::open::{ConnectError, connect, connect_to_listen};
+pub(crate) use self::open::{ConnectError, connect, connect_to_listen, connect_within};
 
 /// Maximum number of statements in flight. Unsent statements are held in memory.
 const MAX_IN_FLIGHT: usize = 64;

@@ -16,7 +16,7 @@ use tokio::sync::oneshot;
 
 use crate::config::Config;
 use crate::pg::breaker::Breaker;
-use crate::pg::connection::{AsyncPgConnection, ConnectError, connect};
+use crate::pg::connection::{AsyncPgConnection, ConnectError, connect_within};
 use crate::pg::failure::Failure;
 use crate::pg::statement_cache::SlowSearches;
 use crate::pg::target::Target;
@@ -34,6 +34,7 @@ struct Connector {
     target: Target,
     tls: Tls,
     timeout: Duration,
+    pool_timeout: Duration,
     statement_timeout: Duration,
     slow_searches: Arc<SlowSearches>,
 }
@@ -44,7 +45,12 @@ impl Manager for Connector {
 
     async fn create(&self) -> Result<AsyncPgConnection, ConnectError> {
         // Boxed, because its future has several kilobytes, and every operation would move them without connecting.
-        let connecting = Box::pin(connect(&self.target, &self.tls, self.timeout));
+        let connecting = Box::pin(connect_within(
+            &self.target,
+            &self.tls,
+            self.timeout,
+            self.pool_timeout,
+        ));
         let mut conn = connecting.await?;
         conn.start_session(self.statement_timeout, &self.slow_searches)
             .await;
@@ -84,6 +90,7 @@ impl Pool {
             target: config.target.clone(),
             tls: tls.clone(),
             timeout: config.connect_timeout,
+            pool_timeout: config.pool_timeout,
             statement_timeout: config.statement_timeout,
             slow_searches: Arc::default(),
         };

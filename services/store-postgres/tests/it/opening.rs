@@ -107,11 +107,17 @@ async fn another_language_indexes_every_entry_again() {
         memory: Memory::UNCOUNTED,
     };
     let mut found = Vec::new();
-    // Two languages that `context-text` stems, and one that only the server stems.
+    let client = database.connect().await;
+    client
+        .batch_execute("CREATE TEXT SEARCH CONFIGURATION \"My Words\" (COPY = catalan)")
+        .await
+        .expect("the configuration is made");
+    // Two languages that `context-text` stems, and two that only the server stems.
     for (language, ours, word) in [
         ("english", Language::English, "houses"),
         ("german", Language::German, "Haus"),
         ("catalan", Language::Unstemmed, "gat"),
+        ("My Words", Language::Unstemmed, "gat"),
     ] {
         let mut config = config(database.url());
         config.language = language.to_owned();
@@ -169,7 +175,10 @@ async fn another_language_indexes_every_entry_again() {
         );
         store.close().await;
     }
-    assert_eq!(found, [["a house"], ["viele Häuser"], ["dos gats"]]);
+    assert_eq!(
+        found,
+        [["a house"], ["viele Häuser"], ["dos gats"], ["dos gats"]]
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]

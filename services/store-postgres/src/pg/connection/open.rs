@@ -39,7 +39,18 @@ pub(crate) async fn connect(
     tls: &Tls,
     timeout: Duration,
 ) -> Result<AsyncPgConnection, ConnectError> {
-    connect_with(target, tls, timeout, None).await
+    connect_within(target, tls, timeout, Duration::MAX).await
+}
+
+/// Opens a connection for a caller that stops waiting after `total`. The hosts share this time equally, and the
+/// addresses of a host share the host's part, so that addresses that do not respond leave time for the last one.
+pub(crate) async fn connect_within(
+    target: &Target,
+    tls: &Tls,
+    timeout: Duration,
+    total: Duration,
+) -> Result<AsyncPgConnection, ConnectError> {
+    connect_with(target, tls, timeout, total, None).await
 }
 
 /// Opens a connection that sets `notified` when a notification arrives.
@@ -49,24 +60,27 @@ pub(crate) async fn connect_to_listen(
     timeout: Duration,
     notified: Arc<Notify>,
 ) -> Result<AsyncPgConnection, ConnectError> {
-    connect_with(target, tls, timeout, Some(notified)).await
+    connect_with(target, tls, timeout, Duration::MAX, Some(notified)).await
 }
 
 /// Connects to the first address of a host that accepts the connection. Like libpq, it gives each address of a name the
-/// whole time. The driver limits only the time of each TCP connection: an address that accepts it and then does not
-/// respond would keep the driver from trying the next one.
+/// whole timeout, unless the address's share of `total` is shorter. The driver limits only the time of each TCP
+/// connection: an address that accepts it and then does not respond would keep the driver from trying the next one.
 async fn connect_to_one(
     config: &tokio_postgres::Config,
     tls: &Tls,
     timeout: Duration,
+    total: Duration,
 ) -> Result<(Client, Connection<Socket, TlsStream<Socket>>), ConnectError> {
+    let share = |time: Duration, of: usize| time / u32::try_from(of.max(1)).unwrap_or(u32::MAX);
     let hosts = hosts::each(config);
     let of_host = config.get_connect_timeout().copied().unwrap_or(timeout);
-    let is_single = hosts.len() == 1;
-    let mut failure = ConnectError::TimedOut(of_host);
+    let (is_single, part) = (hosts.len() == 1, share(total, hosts.len()));
+    let lookup = of_host.min(part);
+    let mut failure = ConnectError::TimedOut(lookup);
     for host in hosts {
-        let Ok(addresses) = tokio::time::timeout(of_host, hosts::each_address(&host)).await else {
-            failure = ConnectError::TimedOut(of_host);
+        let Ok(addresses) = tokio::time::timeout(lookup, hosts::each_address(&host)).await else {
+            failure = ConnectError::TimedOut(lookup);
             continue;
         };
         // A single address has this time twice: for TCP, and for TLS and the login.
@@ -74,6 +88,7 @@ async fn connect_to_one(
             true => of_host.saturating_mul(2),
             false => of_host,
         };
+        let limit = limit.min(share(part, addresses.len()));
         for address in addresses {
             match tokio::time::timeout(limit, address.connect(tls.clone())).await {
                 Ok(Ok(connected)) => return Ok(connected),
@@ -89,6 +104,7 @@ async fn connect_with(
     target: &Target,
     tls: &Tls,
     timeout: Duration,
+    total: Duration,
     notified: Option<Arc<Notify>>,
 ) -> Result<AsyncPgConnection, ConnectError> {
     let mut config = target.config.clone();
@@ -100,7 +116,7 @@ async fn connect_with(
         // If the server's machine disappears without closing the connection, the connection ends after this time.
         config.tcp_user_timeout(timeout.saturating_mul(2));
     }
-    let (client, mut connection) = connect_to_one(&config, tls, timeout).await?;
+    let (client, mut connection) = connect_to_one(&config, tls, timeout, total).await?;
     let (alive, dropped) = tokio::sync::oneshot::channel();
     tokio::spawn(async move {
         // A server that does not respond must not block this task forever.

@@ -186,8 +186,10 @@ async fn a_host_that_accepts_connections_and_does_not_respond_leaves_time_for_th
     let both = database
         .url()
         .replacen(&server, &format!("{stalled},{server}"), 1);
+    // The first host alone could use up the pool's timeout.
     let opening = PostgresStore::open(Config {
-        connect_timeout: Duration::from_secs(1),
+        connect_timeout: Duration::from_secs(2),
+        pool_timeout: Duration::from_secs(2),
         ..config(&both)
     });
     let store = opening.await.expect("the second host responds");
