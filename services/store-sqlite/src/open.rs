@@ -409,7 +409,7 @@ fn creation_was_cut_short(path: &Path) -> bool {
 /// Opens a connection that cannot write to the file.
 fn open_read_only(path: &Path) -> Result<SqliteConnection, ConnectError> {
     let text = path.to_str().ok_or(ConnectError::Path)?;
-    // https://www.sqlite.org/uri.html: these three characters would end the path.
+    // In a URI these three characters have a meaning of their own (https://www.sqlite.org/uri.html).
     let escaped = text
         .replace('%', "%25")
         .replace('?', "%3f")

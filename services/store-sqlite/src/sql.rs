@@ -23,7 +23,7 @@ pub(crate) enum Bind {
 
 /// SQL text and the values of its `?` placeholders, in order.
 ///
-/// The text contains no input of a caller. Every value of a caller is bound.
+/// Of a caller's input, the text contains only the paths of metadata fields (`filter.rs`). Everything else is bound.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Fragment {
     /// The SQL text.

@@ -314,22 +314,9 @@ fn rebuild_words(conn: &mut SqliteConnection, owner: i64, language: Language) ->
             false => Ok(()),
         }
     })?;
-    let mut last = i64::MIN;
+    let mut last = -((owner + 1) << ID_BITS);
     loop {
-        let mut select = Fragment::new(
-            "SELECT d.owner, d.row_id, d.artifact_id, d.created_at, v.version, v.title, v.metadata, v.content \
-             FROM artifact_documents AS d \
-             JOIN artifacts AS a ON a.owner = d.owner AND a.artifact_id = d.artifact_id \
-             JOIN artifact_versions AS v \
-                 ON v.owner = a.owner AND v.artifact_id = a.artifact_id AND v.version = a.version \
-             WHERE d.owner = ",
-        );
-        select
-            .bind(Bind::Int(owner))
-            .push(" AND d.row_id > ")
-            .bind(Bind::Int(last))
-            .push(" ORDER BY d.row_id LIMIT ")
-            .bind(Bind::Int(AT_ONCE));
+        let select = texts_after(owner, last);
         let found: Vec<ArtifactText> = sql::query(conn, &select)?;
         let Some(end) = found.last() else {
             return Ok(());
@@ -342,6 +329,27 @@ fn rebuild_words(conn: &mut SqliteConnection, owner: i64, language: Language) ->
             })
         })?;
     }
+}
+
+/// The texts of the owner's next documents after this row.
+fn texts_after(owner: i64, last: i64) -> Fragment {
+    // CROSS JOIN: the documents come first. Otherwise SQLite reads and sorts all versions of the owner's artifacts.
+    let mut select = Fragment::new(
+        "SELECT d.owner, d.row_id, d.artifact_id, d.created_at, v.version, v.title, v.metadata, v.content \
+         FROM artifact_documents AS d NOT INDEXED \
+         CROSS JOIN artifacts AS a ON a.owner = d.owner AND a.artifact_id = d.artifact_id \
+         CROSS JOIN artifact_versions AS v \
+             ON v.owner = a.owner AND v.artifact_id = a.artifact_id AND v.version = a.version \
+         WHERE d.row_id > ",
+    );
+    select
+        .bind(Bind::Int(last))
+        .push(" AND d.row_id < ")
+        .bind(Bind::Int(-(owner << ID_BITS)));
+    select
+        .push(" ORDER BY d.row_id LIMIT ")
+        .bind(Bind::Int(AT_ONCE));
+    select
 }
 
 #[derive(Insertable)]
@@ -395,4 +403,32 @@ fn words(title: &str, content: &str) -> Indexable {
 fn folded(metadata: &str) -> String {
     let object: JsonObject = serde_json::from_str(metadata).unwrap_or_default();
     Metadata::from_stored(object).to_folded_json()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use context_store::Store as _;
+
+    use super::*;
+    use crate::config::Config;
+    use crate::connection;
+    use crate::store::SqliteStore;
+
+    #[tokio::test]
+    async fn documents_are_indexed_again_in_their_order_without_a_sort() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("store.db");
+        let store = SqliteStore::open(Config::new(&path)).unwrap();
+        let mut conn = connection::reader(&path, Duration::ZERO).unwrap();
+        let plan = texts_after(1, 0).explain(&mut conn).unwrap();
+        assert!(
+            plan[0].starts_with("SEARCH d USING INTEGER PRIMARY KEY"),
+            "{plan:?}"
+        );
+        assert!(!plan.iter().any(|step| step.contains("B-TREE")), "{plan:?}");
+        drop(conn);
+        store.close().await;
+    }
 }

@@ -245,6 +245,23 @@ pub(super) fn rows(
     let Some(owner) = number(conn, owner).map_err(store_error)? else {
         return Ok(Vec::new());
     };
+    let set = if is_of_a_set(table) { set(conn)? } else { 0 };
+    load(conn, table, &select(owner, set, table, after)?)
+}
+
+/// The query for an owner's rows after this key. Of a table with vectors, it reads the rows of this set.
+fn select(
+    owner: i64,
+    set: i64,
+    table: &'static Table,
+    after: &[Cell],
+) -> Result<Fragment, StoreError> {
+    // Of two lower bounds SQLite uses only one, so this one must not be lower than the key: otherwise each batch would
+    // read the earlier ones again. No row of an artifact is included, because their row ids are negative.
+    let first_row = match after.first() {
+        Some(Cell::Int(id)) => owner << ID_BITS | id,
+        _ => owner << ID_BITS,
+    };
     let mut select = Fragment::new("SELECT ");
     select.push(&table.select_list(|column| expression(table, column), |_| "NULL"));
     match table.name {
@@ -254,9 +271,7 @@ pub(super) fn rows(
             } else {
                 " FROM entries"
             });
-            select
-                .push(" WHERE row_id >= ")
-                .bind(Bind::Int(owner << ID_BITS));
+            select.push(" WHERE row_id >= ").bind(Bind::Int(first_row));
             select
                 .push(" AND row_id < ")
                 .bind(Bind::Int((owner + 1) << ID_BITS));
@@ -270,11 +285,11 @@ pub(super) fn rows(
             );
             select.bind(Bind::Int(owner)).push(") WHERE 1");
         }
-        // Row ids of artifacts are negative.
         "chunk_tokens" => {
             select
-                .push(" FROM chunk_tokens WHERE row_id > 0 AND owner = ")
-                .bind(Bind::Int(owner));
+                .push(" FROM chunk_tokens WHERE row_id >= ")
+                .bind(Bind::Int(first_row));
+            select.push(" AND owner = ").bind(Bind::Int(owner));
         }
         name => {
             select
@@ -283,7 +298,7 @@ pub(super) fn rows(
         }
     }
     if is_of_a_set(table) {
-        select.push(" AND set_id = ").bind(Bind::Int(set(conn)?));
+        select.push(" AND set_id = ").bind(Bind::Int(set));
     }
     if !after.is_empty() {
         select.append(compared(owner, table, ">", after)?);
@@ -292,7 +307,7 @@ pub(super) fn rows(
         " ORDER BY {} LIMIT {BATCH_ROWS}",
         key_columns(table)
     ));
-    load(conn, table, &select)
+    Ok(select)
 }
 
 fn key_columns(table: &Table) -> String {
@@ -409,4 +424,22 @@ fn load(
         }
     }
     Ok(rows)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_later_batch_starts_at_the_last_key_of_the_one_before() {
+        const OWNER: i64 = 3;
+        let key = [Cell::Int(7), Cell::Int(0)];
+        for name in ["entries", "chunks", "chunk_tokens"] {
+            let table = Table::named(name).unwrap();
+            let bounds = [&key[..0], &key[..table.key]]
+                .map(|after| select(OWNER, 1, table, after).unwrap().binds.remove(0));
+            let first = OWNER << ID_BITS;
+            assert_eq!(bounds, [first, first | 7].map(Bind::Int), "{name}");
+        }
+    }
 }
