@@ -3,7 +3,7 @@
 //!
 //! A path is a string. `/a` has the directory `/a/`, and the paths below `/a` are those that begin with `/a/`.
 
-use context_model::{ArtifactId, ArtifactPath, Error};
+use context_model::{ArtifactId, ArtifactPath, Error, Reason};
 
 use crate::{StoreError, unreadable};
 
@@ -74,8 +74,8 @@ pub fn not_too_many(found: Vec<Placed>) -> Result<Vec<Placed>, StoreError> {
 /// both a file and a directory.
 ///
 /// # Errors
-/// `ARTIFACT_NOT_FOUND` when `found` is empty; `PATH_TAKEN` when an artifact is in the way; `INVALID_ARGUMENT` for more
-/// than [`MAX_AT_PATH`] artifacts, or for a new path that is too long.
+/// `ARTIFACT_NOT_FOUND` when `found` is empty; `PATH_TAKEN` when an artifact is in the way, or when two artifacts would
+/// get the same path; `INVALID_ARGUMENT` for more than [`MAX_AT_PATH`] artifacts, or for a new path that is too long.
 pub fn moves(
     found: Vec<Placed>,
     in_the_way: Option<&str>,
@@ -98,7 +98,14 @@ pub fn moves(
         };
         Ok((artifact, ArtifactPath::new(path, "to")?))
     });
-    moved.collect()
+    let moves: Vec<(Placed, ArtifactPath)> = moved.collect::<Result<_, StoreError>>()?;
+    // `/a` and `/a/` would both become `/b/`. Other paths stay different.
+    if moves.iter().filter(|(_, path)| path == to).count() > 1 {
+        let sentence =
+            "two of the artifacts would get the path `to`; choose a path without `/` at its end";
+        return Err(Error::new(Reason::PathTaken, sentence).into());
+    }
+    Ok(moves)
 }
 
 fn not_free(to: &ArtifactPath, other: &str) -> Error {
