@@ -3,7 +3,7 @@
 //!
 //! A path is a string. `/a` has the directory `/a/`, and the paths below `/a` are those that begin with `/a/`.
 
-use context_model::{ArtifactId, ArtifactPath, Error, Reason};
+use context_model::{ArtifactId, ArtifactPath, Error, MAX_PATH_CHARS, Reason};
 
 use crate::{StoreError, unreadable};
 
@@ -96,6 +96,13 @@ pub fn moves(
             Some(rest) if artifact.path != from.as_str() => format!("{new}{rest}"),
             _ => to.as_str().to_owned(),
         };
+        let chars = path.chars().count();
+        if chars > MAX_PATH_CHARS {
+            let sentence = format!(
+                "a path below `to` would have {chars} characters; the maximum is {MAX_PATH_CHARS}"
+            );
+            return Err(Error::invalid("to", sentence).into());
+        }
         Ok((artifact, ArtifactPath::new(path, "to")?))
     });
     let moves: Vec<(Placed, ArtifactPath)> = moved.collect::<Result<_, StoreError>>()?;
