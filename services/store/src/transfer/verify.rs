@@ -87,7 +87,8 @@ fn differing<'h>(
 
 fn shown(head: Option<&Head>) -> String {
     let owner = |head: &Head| {
-        let (name, revision, next) = (head.owner.as_str(), head.revision, head.next_id);
+        let name = head.owner.as_str().escape_debug();
+        let (revision, next) = (head.revision, head.next_id);
         format!("owner `{name}` with revision {revision} and next id {next}")
     };
     head.map_or_else(|| "no further owner".to_owned(), owner)
