@@ -54,8 +54,8 @@ pub mod warnings;
 
 pub use artifact::{
     ArtifactId, ArtifactPath, ArtifactState, ArtifactUpdate, ContentChange, Edit,
-    MAX_ARTIFACT_CHARS, MAX_TITLE_CHARS, NewArtifact, PathChange, TitleChange, check_content,
-    invalid_input,
+    MAX_ARTIFACT_CHARS, MAX_PATH_CHARS, MAX_TITLE_CHARS, NewArtifact, PathChange, TitleChange,
+    check_content, invalid_input,
 };
 pub use artifacts::*;
 pub use changes::*;

@@ -96,7 +96,7 @@ pub struct StoredEntry {
     pub version: i64,
     /// The images, in order, if they were selected.
     pub images: Option<Vec<ImageInput>>,
-    /// The part that does not match its checksum, as far as it was read. Such an entry must not be shown.
+    /// The damaged part, if what was read shows damage. Such an entry must not be shown.
     pub damage: Option<Part>,
 }
 

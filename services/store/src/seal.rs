@@ -329,7 +329,7 @@ pub fn refused_rows() -> u64 {
 /// The error for a damaged row. It increments the counter.
 fn refused(what: String) -> Error {
     REFUSED.fetch_add(1, Ordering::Relaxed);
-    let sentence = "is not what was stored: its checksum differs. Restore it from a backup, replace it or delete it; \
+    let sentence = "is not what was stored. Restore it from a backup, replace it or delete it; \
                     `context-service verify` names all that is damaged";
     Error::new(Reason::StorageCorrupt, format!("{what} {sentence}"))
 }

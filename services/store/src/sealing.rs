@@ -19,7 +19,7 @@ pub struct SealedPage {
 #[async_trait]
 pub trait SealStore: Send + Sync {
     /// Adds checksums to some rows that have none, or only those of an earlier version. It changes no version, time or
-    /// revision, does not wait for writes, and may run in several services at the same time.
+    /// revision, and may run in several services at the same time.
     ///
     /// # Errors
     /// [`StoreError`]. Rows that were already sealed stay sealed.

@@ -280,6 +280,24 @@ async fn a_move_changes_all_or_nothing(store: &dyn Store) {
 }
 behaviour!(a_move_changes_all_or_nothing(store));
 
+async fn a_move_gives_no_two_artifacts_the_same_path(store: &dyn Store) {
+    for (number, at) in (1..).zip(["/a", "/a/", "/a/c"]) {
+        create(store, number, Some(at)).await;
+    }
+    let Err(StoreError::Rejected(error)) = move_all(store, "/a", "/b/").await else {
+        panic!("moved");
+    };
+    assert_eq!(error.reason, Reason::PathTaken);
+    assert!(error.message.contains("two of the artifacts"), "{error}");
+    move_all(store, "/a", "/b").await.expect("moved");
+    let expected = ["/b", "/b/", "/b/c"];
+    assert_eq!(
+        paths(store, 3).await,
+        expected.map(|path| Some(path.to_owned()))
+    );
+}
+behaviour!(a_move_gives_no_two_artifacts_the_same_path(store));
+
 async fn a_move_makes_no_path_a_file_and_a_directory(store: &dyn Store) {
     for (number, at) in (1..).zip(["/a/1", "/b/c/d", "/file"]) {
         create(store, number, Some(at)).await;

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use context_model::{ThreadId, Timestamp, Violations};
+use context_model::{Limits, ThreadId, Timestamp, Violations};
 use context_store::transfer::predecessor::{ID_KEY, METADATA_KEY, TAGS_KEY, THREAD_KEY};
 use context_store::transfer::{Observer, Phase, Report, TransferError, migrate};
 use context_store::{DeleteCriteria, OwnerId, Page, RowSelection, Store as _, StoredEntry};
@@ -307,6 +307,23 @@ async fn a_file_of_another_program_is_refused_and_no_target_is_made() {
         .unwrap_err();
     assert!(missing.to_string().contains("missing.db"), "{missing}");
     assert!(!to.exists());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_id_that_no_entry_can_have_is_refused() {
+    for id in [0, Limits::MAX_ID + 1, i64::MAX] {
+        let directory = tempfile::tempdir().unwrap();
+        let sql = tables("id INTEGER PRIMARY KEY AUTOINCREMENT", "INTEGER", "")
+            + &format!(
+                "INSERT INTO context_entries (id, thread_id, source, content_type) VALUES ({id}, 't', 'user', 'text')"
+            );
+        let (from, to) = (
+            old_file(directory.path(), &sql),
+            directory.path().join("to.db"),
+        );
+        let refused = imported(&from, &to, "default").await.unwrap_err();
+        assert!(refused.to_string().contains(&format!("the entry {id} of")));
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -3,7 +3,7 @@
 //!
 //! A path is a string. `/a` has the directory `/a/`, and the paths below `/a` are those that begin with `/a/`.
 
-use context_model::{ArtifactId, ArtifactPath, Error};
+use context_model::{ArtifactId, ArtifactPath, Error, MAX_PATH_CHARS, Reason};
 
 use crate::{StoreError, unreadable};
 
@@ -74,8 +74,8 @@ pub fn not_too_many(found: Vec<Placed>) -> Result<Vec<Placed>, StoreError> {
 /// both a file and a directory.
 ///
 /// # Errors
-/// `ARTIFACT_NOT_FOUND` when `found` is empty; `PATH_TAKEN` when an artifact is in the way; `INVALID_ARGUMENT` for more
-/// than [`MAX_AT_PATH`] artifacts, or for a new path that is too long.
+/// `ARTIFACT_NOT_FOUND` when `found` is empty; `PATH_TAKEN` when an artifact is in the way, or when two artifacts would
+/// get the same path; `INVALID_ARGUMENT` for more than [`MAX_AT_PATH`] artifacts, or for a new path that is too long.
 pub fn moves(
     found: Vec<Placed>,
     in_the_way: Option<&str>,
@@ -96,9 +96,23 @@ pub fn moves(
             Some(rest) if artifact.path != from.as_str() => format!("{new}{rest}"),
             _ => to.as_str().to_owned(),
         };
+        let chars = path.chars().count();
+        if chars > MAX_PATH_CHARS {
+            let sentence = format!(
+                "a path below `to` would have {chars} characters; the maximum is {MAX_PATH_CHARS}"
+            );
+            return Err(Error::invalid("to", sentence).into());
+        }
         Ok((artifact, ArtifactPath::new(path, "to")?))
     });
-    moved.collect()
+    let moves: Vec<(Placed, ArtifactPath)> = moved.collect::<Result<_, StoreError>>()?;
+    // `/a` and `/a/` would both become `/b/`. Other paths stay different.
+    if moves.iter().filter(|(_, path)| path == to).count() > 1 {
+        let sentence =
+            "two of the artifacts would get the path `to`; choose a path without `/` at its end";
+        return Err(Error::new(Reason::PathTaken, sentence).into());
+    }
+    Ok(moves)
 }
 
 fn not_free(to: &ArtifactPath, other: &str) -> Error {

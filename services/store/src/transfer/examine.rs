@@ -172,15 +172,14 @@ impl Examining<'_> {
                     Ok(None) => return Ok(()),
                     Err(_) => {
                         self.check_connection().await?;
-                        self.finding(
-                            Some(owner),
-                            format!(
-                                "{} after {after:?} cannot be read: {}",
-                                table.name,
-                                cause(&error)
-                            ),
-                            "",
-                        );
+                        let from = if after.is_empty() {
+                            String::new()
+                        } else {
+                            format!(" after {}", named(table, &after))
+                        };
+                        let (name, why) = (table.name, cause(&error));
+                        let what = format!("{name}{from} cannot be read: {why}");
+                        self.finding(Some(owner), what, "");
                         return Ok(());
                     }
                 },

@@ -12,6 +12,7 @@ mod old;
 use std::collections::HashMap;
 
 use async_trait::async_trait;
+use context_model::Limits;
 
 use super::endpoint::{Head, Source, TransferError};
 use super::losses::Losses;
@@ -48,13 +49,14 @@ impl<D: OldDatabase> Predecessor<D> {
         for (entry, number) in listed.iter().zip(1..) {
             match entry.id {
                 OldId::Uuid(bits) => _ = numbers.insert(bits, number),
-                OldId::Number(id) if id < 1 => {
+                OldId::Number(id) if (1..=Limits::MAX_ID).contains(&id) => {}
+                OldId::Number(id) => {
                     return Err(TransferError::Refused(format!(
-                        "the entry {id} of {} cannot be migrated: ids start at 1",
-                        database.shown()
+                        "the entry {id} of {} cannot be migrated: ids are from 1 to {}",
+                        database.shown(),
+                        Limits::MAX_ID
                     )));
                 }
-                OldId::Number(_) => {}
             }
         }
         Ok(Self {

@@ -37,7 +37,9 @@ pub(super) async fn verify(
         );
         if let Some((head, other)) = differing(&heads, &target_heads) {
             return Err(TransferError::Differs(format!(
-                "owner {head:?} of the source is {other:?} in the target"
+                "the source has {} where the target has {}",
+                shown(head),
+                shown(other)
             )));
         }
         let Some(last) = heads.last() else {
@@ -81,6 +83,15 @@ fn differing<'h>(
     (0..source.len().max(target.len()))
         .map(|at| (source.get(at), target.get(at)))
         .find(|(in_source, in_target)| in_source != in_target)
+}
+
+fn shown(head: Option<&Head>) -> String {
+    let owner = |head: &Head| {
+        let name = head.owner.as_str().escape_debug();
+        let (revision, next) = (head.revision, head.next_id);
+        format!("owner `{name}` with revision {revision} and next id {next}")
+    };
+    head.map_or_else(|| "no further owner".to_owned(), owner)
 }
 
 /// The number of an owner's rows of a table, and the SHA-256 over them.

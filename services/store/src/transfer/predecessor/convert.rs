@@ -32,7 +32,7 @@ pub const SOURCE_KEY: &str = "mcp_context_server_source";
 /// Maximum size in bytes of a value that is stored as text.
 const MAX_TEXT_BYTES: usize = 500_000;
 
-/// Number of characters of an original value that a report shows. Longer values are in the metadata only.
+/// Number of characters of an original value that a report shows. Longer values are cut.
 const SHOWN_CHARS: usize = 1_000;
 
 /// Number of characters that [`shortened`] appends.
