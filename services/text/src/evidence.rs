@@ -200,14 +200,15 @@ impl Parts {
     /// Computes how each sentence matches. A word that few sentences have weighs more than one that many have.
     fn of(sentences: Vec<Sentence>, text: &str, clues: Clues<'_>, analyzer: &Analyzer) -> Self {
         let mut numbers: HashMap<&str, usize> = HashMap::new();
+        let mut alike: HashMap<&str, usize> = HashMap::new();
         for word in clues.words {
             let next = numbers.len();
-            numbers.entry(&word.stem).or_insert(next);
+            let number = *numbers.entry(&word.stem).or_insert(next);
+            if let Some(beginning) = beginning(&word.stem) {
+                // Of words that begin alike, the first one of the query counts, so that the snippet is always the same.
+                alike.entry(beginning).or_insert(number);
+            }
         }
-        let alike: HashMap<&str, usize> = numbers
-            .iter()
-            .filter_map(|(stem, word)| Some((beginning(stem)?, *word)))
-            .collect();
         let mut words = vec![HashMap::new(); sentences.len()];
         let mut at = 0;
         analyzer.tokens(text, &mut |token| {

@@ -67,7 +67,8 @@ mod tests {
     fn only_the_beginning_of_a_long_text_is_analyzed() {
         let long = format!("{}ä late", "again ".repeat(CONTEXT_KEYWORDS_BYTES / 6));
         assert!(!english(&long, 9).contains("late"));
-        let cut_within_a_character = "ä".repeat(CONTEXT_KEYWORDS_BYTES);
+        let cut_within_a_character = format!("a{}", "ä".repeat(CONTEXT_KEYWORDS_BYTES));
+        assert!(!cut_within_a_character.is_char_boundary(CONTEXT_KEYWORDS_BYTES));
         assert!(!english(&cut_within_a_character, 9).is_empty());
     }
 }

@@ -215,6 +215,19 @@ fn a_word_that_begins_alike_is_found_too() {
 }
 
 #[test]
+fn of_two_words_that_begin_alike_the_first_decides_in_every_call() {
+    // `control` is similar to both words. As a form of `contribute`, which is rarer, it would decide.
+    let text = "The opening. Contract one. Contract two. Contract three. Contract four. Contract five. \
+        The control is off. The end.";
+    for _ in 0..32 {
+        assert_eq!(
+            find_in(text, "contract, contribute", None, &|_| None, 25).as_deref(),
+            Some("...Contract one....")
+        );
+    }
+}
+
+#[test]
 fn the_sentences_are_those_that_are_compared() {
     let sentences = evidence_sentences(TEXT, 300);
     let shown: Vec<&str> = sentences.into_iter().map(|bytes| &TEXT[bytes]).collect();

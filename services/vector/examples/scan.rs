@@ -154,7 +154,7 @@ fn worth_rescoring<'n>(
         .collect()
 }
 
-/// The vectors of a file, which must have more than the queries, because these are not stored.
+/// The vectors of a file. It must have more vectors than there are queries, because queries are not stored.
 fn read(path: &str, dimensions: usize) -> Result<Vec<Vec<f32>>, Box<dyn std::error::Error>> {
     let read = |bytes: &[u8]| {
         let mut vector = vec![0.0; dimensions];

@@ -115,9 +115,10 @@ impl Segment {
         mask & self.alive[block]
     }
 
-    /// Whether the segment is full and most of its codes were removed.
+    /// Whether most of the codes were removed, and the segment has more than one block. The sign bits of a block take the
+    /// same memory for one code as for 64.
     pub fn is_sparse(&self) -> bool {
-        self.is_full() && self.live * 2 < self.chunks.len()
+        self.chunks.len() > BLOCK && self.live * 2 < self.chunks.len()
     }
 
     /// A copy without the removed codes.
