@@ -50,13 +50,15 @@ pub(crate) fn delete(
     transaction: &mut Transaction<'_>,
     criteria: &DeleteCriteria,
 ) -> Result<u64, Failure> {
-    let select = select(transaction, criteria);
     let mut touched: BTreeMap<String, Deleted> = BTreeMap::new();
     let mut deleted = 0u64;
+    let mut from = i64::MIN;
     loop {
+        let select = select(transaction, criteria, from);
         let selected: Vec<SelectedEntry> = sql::query(transaction.conn, &select)?;
         let last = selected.len() < CHUNK;
         for entry in selected {
+            from = from.max(entry.created_at);
             let source = source_or_user(&entry.source);
             let of_thread = touched.entry(entry.thread_id.clone()).or_default();
             of_thread.removed += EntryCounts::of_entry(source, entry.image_count);
@@ -112,7 +114,10 @@ fn reindex_following(
     Ok(())
 }
 
-fn select(transaction: &Transaction<'_>, criteria: &DeleteCriteria) -> Fragment {
+/// The next entries that match the criteria. If only a time and a source are given, they come in the order of time,
+/// beginning at `from`, the time of the last deleted one. Otherwise each chunk would check the older entries of the
+/// other source again.
+fn select(transaction: &Transaction<'_>, criteria: &DeleteCriteria, from: i64) -> Fragment {
     let DeleteCriteria {
         within: reach,
         ids,
@@ -163,11 +168,20 @@ fn select(transaction: &Transaction<'_>, criteria: &DeleteCriteria) -> Fragment 
             .push(" AND created_at < ")
             .bind(Bind::Int(before.micros()));
     }
+    let is_in_order = ids.is_none() && threads.is_none() && reach.is_none();
+    if is_in_order {
+        select.push(" AND created_at >= ").bind(Bind::Int(from));
+    }
     if ids.is_none() && threads.is_none() && created_before.is_none() {
         // The source alone would select about half of all entries. The operation rejects it, and the store selects
         // nothing.
         select.push(" AND 0");
     }
+    select.push(if is_in_order {
+        " ORDER BY created_at"
+    } else {
+        ""
+    });
     select.push(&format!(" LIMIT {CHUNK}"));
     select
 }
@@ -204,4 +218,59 @@ fn delete_entry(
         .owner
         .count(-EntryCounts::of_entry(source, *image_count));
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use context_model::{NewEntry, ThreadId, Timestamp};
+    use context_store::{OwnerId, Store as _, WriteOptions};
+
+    use super::*;
+    use crate::config::Config;
+    use crate::store::SqliteStore;
+
+    fn options(now: i64) -> WriteOptions {
+        WriteOptions {
+            now: Timestamp(now),
+            idempotency: None,
+            key_id: None,
+            embeddings: Vec::new(),
+        }
+    }
+
+    #[tokio::test]
+    async fn a_source_is_deleted_up_to_a_time_in_several_chunks() {
+        let directory = tempfile::tempdir().unwrap();
+        let store = SqliteStore::open(Config::new(directory.path().join("store.db"))).unwrap();
+        let owner = OwnerId::new("owner");
+        for now in 1..=4 {
+            let entry = |n: usize| NewEntry {
+                thread_id: ThreadId::from_stored(format!("t{n}")),
+                source: [Source::User, Source::Agent][n % 2],
+                text: format!("text {now}"),
+                images: None,
+                metadata: None,
+                tags: None,
+            };
+            let entries = (0..CHUNK).map(entry).collect();
+            store
+                .store_contexts(&owner, entries, false, options(now))
+                .await
+                .unwrap();
+        }
+        let criteria = DeleteCriteria {
+            within: None,
+            ids: None,
+            threads: None,
+            source: Some(Source::User),
+            created_before: Some(Timestamp(4)),
+        };
+        let deleted = store.delete_contexts(&owner, criteria, options(5)).await;
+        assert_eq!(deleted.unwrap().outcome, 3 * CHUNK as u64 / 2);
+        let statistics = store.statistics(&owner, None, context_store::Read::default());
+        let left = statistics.await.unwrap().by_source;
+        let (user, agent) = (CHUNK as i64 / 2, 2 * CHUNK as i64);
+        assert_eq!((left.user, left.agent), (user, agent));
+        store.close().await;
+    }
 }
