@@ -47,9 +47,9 @@ pub fn highlight(text: &str, query: &Query, analyzer: &Analyzer, max_chars: usiz
             out.push_str(ELLIPSIS);
         }
     };
-    cut(window.start > 0, &mut out);
+    cut(!text[..window.start].trim().is_empty(), &mut out);
     write_marked(text, window.clone(), &marks, &mut out);
-    cut(window.end < text.len(), &mut out);
+    cut(!text[window.end..].trim().is_empty(), &mut out);
     out
 }
 

@@ -131,6 +131,19 @@ fn a_hit_near_an_end_uses_the_whole_width() {
 }
 
 #[test]
+fn white_space_at_an_end_of_the_text_is_no_cut() {
+    let words = "lorem ipsum ".repeat(200);
+    assert_eq!(
+        snippet(Mode::Match, "fox", &format!("\n\n fox {words}"), 40),
+        "<mark>fox</mark> lorem ipsum lorem ipsum..."
+    );
+    assert_eq!(
+        snippet(Mode::Match, "fox", &format!("{words} fox \n"), 40),
+        "...lorem ipsum lorem ipsum  <mark>fox</mark>"
+    );
+}
+
+#[test]
 fn the_window_with_most_distinct_words_wins_then_most_hits() {
     let gap = "lorem ipsum ".repeat(50);
     let text = format!("quick quick quick {gap} fox quick {gap} fox quick fox");

@@ -115,8 +115,8 @@ impl Segment {
         mask & self.alive[block]
     }
 
-    /// Whether most of the codes were removed, and the segment has more than one block. The sign bits of a block take the
-    /// same memory for one code as for 64.
+    /// Whether most of the codes were removed, and the segment has more than one block. The sign bits of one code take
+    /// as much memory as those of a block.
     pub fn is_sparse(&self) -> bool {
         self.chunks.len() > BLOCK && self.live * 2 < self.chunks.len()
     }
