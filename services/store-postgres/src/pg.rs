@@ -1,6 +1,7 @@
 //! Connections to the server, their statement caches, the pool, TLS, and the classification of errors.
 
 pub(crate) mod breaker;
+mod channel_binding;
 pub(crate) mod connection;
 pub(crate) mod driver;
 pub(crate) mod dsl;

@@ -4,8 +4,8 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::{Resumption, WebPkiServerVerifier};
 use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
@@ -16,6 +16,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_postgres::config::SslNegotiation;
 use tokio_postgres::tls::{ChannelBinding, MakeTlsConnect, TlsConnect};
 
+use crate::pg::channel_binding::tls_server_end_point;
 use crate::pg::target::{Target, Trust};
 
 /// Makes TLS connections according to a target's settings.
@@ -69,6 +70,9 @@ impl Tls {
                     .with_no_client_auth()
             }
         };
+        // A resumed session has the certificate of its first handshake. Once the server has a new one, a login that is
+        // bound to the old one fails.
+        config.resumption = Resumption::disabled();
         if target.config.get_ssl_negotiation() == SslNegotiation::Direct {
             // PostgreSQL rejects `sslnegotiation=direct` without this protocol (ALPN).
             config.alpn_protocols = vec![b"postgresql".to_vec()];
@@ -247,9 +251,11 @@ pub(crate) struct TlsStream<S>(tokio_rustls::client::TlsStream<S>);
 
 impl<S: AsyncRead + AsyncWrite + Unpin> tokio_postgres::tls::TlsStream for TlsStream<S> {
     fn channel_binding(&self) -> ChannelBinding {
-        // SCRAM works without channel binding. With `verify-ca` and `verify-full`, the certificate proves the server's
-        // identity.
-        ChannelBinding::none()
+        let (_, session) = self.0.get_ref();
+        session
+            .peer_certificates()
+            .and_then(|certificates| tls_server_end_point(certificates.first()?))
+            .map_or_else(ChannelBinding::none, ChannelBinding::tls_server_end_point)
     }
 }
 

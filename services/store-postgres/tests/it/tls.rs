@@ -1,24 +1,34 @@
-//! Encrypted connections, through a server in front of PostgreSQL that terminates TLS.
+//! Encrypted connections, most of them through a server in front of PostgreSQL that terminates TLS.
 //!
 //! `tls/` holds the certificate of an authority that exists only for these tests, and a certificate that it issued for
-//! `localhost`, with its key.
+//! `localhost`, with its key. `tls/signatures.pem` belongs to the tests in `src/pg/channel_binding.rs`.
 
+use std::io;
 use std::sync::Arc;
 
 use context_store::Store as _;
 use context_store_postgres::{Config, OpenError, Parts, PostgresStore, SslMode, Target};
+use context_test_postgres::{Server, programs};
+use context_test_support::Deadline;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
 
 use super::arrange::{config, database};
 use super::proxy::authority;
 
 const AUTHORITY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/tls/authority.pem");
 
-/// Starts a server that accepts TLS and passes what it decrypts to PostgreSQL. Returns its port.
-async fn terminator(url: &str) -> u16 {
+/// The `tls-server-end-point` of `tls/server.pem`, as the `c=` of SCRAM: base64 of `p=tls-server-end-point,,` and the
+/// SHA-256 that `openssl x509 -fingerprint -sha256` prints.
+const BINDING: &str =
+    "cD10bHMtc2VydmVyLWVuZC1wb2ludCwsXWttAZO5rhw0altSQMVu4vb8xWCVkaVt7jOZUU0PfRE=";
+
+/// Accepts TLS with the certificate for `localhost`.
+fn acceptor() -> TlsAcceptor {
     let certificate =
         CertificateDer::from_pem_slice(include_bytes!("tls/server.pem")).expect("a certificate");
     let key = PrivateKeyDer::from_pem_slice(include_bytes!("tls/server.key")).expect("a key");
@@ -30,29 +40,79 @@ async fn terminator(url: &str) -> u16 {
     .with_no_client_auth()
     .with_single_cert(vec![certificate], key)
     .expect("certificate and key belong together");
-    let acceptor = tokio_rustls::TlsAcceptor::from(Arc::new(settings));
+    TlsAcceptor::from(Arc::new(settings))
+}
+
+/// Encrypts a connection whose client asks for it as PostgreSQL's clients do.
+async fn encrypted(
+    mut client: TcpStream,
+    acceptor: &TlsAcceptor,
+) -> io::Result<TlsStream<TcpStream>> {
+    let mut request = [0; 8];
+    client.read_exact(&mut request).await?;
+    // An SSLRequest: https://www.postgresql.org/docs/current/protocol-message-formats.html
+    if request != [0, 0, 0, 8, 4, 210, 22, 47] {
+        return Err(io::ErrorKind::InvalidData.into());
+    }
+    client.write_all(b"S").await?;
+    acceptor.accept(client).await
+}
+
+/// Starts a server that accepts TLS and passes what it decrypts to PostgreSQL. Returns its port.
+async fn terminator(url: &str) -> u16 {
+    let acceptor = acceptor();
     let server = authority(url);
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
     let port = listener.local_addr().expect("its address").port();
     tokio::spawn(async move {
-        while let Ok((mut client, _)) = listener.accept().await {
+        while let Ok((client, _)) = listener.accept().await {
             let (acceptor, server) = (acceptor.clone(), server.clone());
             tokio::spawn(async move {
-                let mut request = [0; 8];
-                client.read_exact(&mut request).await?;
-                // An SSLRequest: https://www.postgresql.org/docs/current/protocol-message-formats.html
-                if request != [0, 0, 0, 8, 4, 210, 22, 47] {
-                    return Ok(());
-                }
-                client.write_all(b"S").await?;
-                let mut client = acceptor.accept(client).await?;
+                let mut client = encrypted(client, &acceptor).await?;
                 let mut server = TcpStream::connect(server).await?;
                 tokio::io::copy_bidirectional(&mut client, &mut server).await?;
-                std::io::Result::Ok(())
+                io::Result::Ok(())
             });
         }
     });
     port
+}
+
+/// Reads the length and the body of a message of the protocol.
+async fn body(client: &mut TlsStream<TcpStream>) -> io::Result<String> {
+    let length = client.read_u32().await?.saturating_sub(4);
+    let mut body = vec![0; length as usize];
+    client.read_exact(&mut body).await?;
+    Ok(String::from_utf8_lossy(&body).into_owned())
+}
+
+/// Sends a message, and reads the response if it is one of the login's.
+async fn ask(client: &mut TlsStream<TcpStream>, tag: u8, message: &[u8]) -> io::Result<String> {
+    let length = u32::try_from(message.len() + 4).expect("a short message");
+    client.write_u8(tag).await?;
+    client.write_u32(length).await?;
+    client.write_all(message).await?;
+    client.flush().await?;
+    let response = client.read_u8().await?;
+    assert_eq!(response, b'p', "a response to the authentication");
+    body(client).await
+}
+
+/// Offers SCRAM with and without channel binding to one client. Returns the mechanism that the client chose, and the
+/// binding that it sent (`c=`).
+async fn login(listener: TcpListener) -> io::Result<(String, String)> {
+    let (client, _) = listener.accept().await?;
+    let client = &mut encrypted(client, &acceptor()).await?;
+    let _startup = body(client).await?;
+    let offer = b"\0\0\0\x0aSCRAM-SHA-256-PLUS\0SCRAM-SHA-256\0\0";
+    let first = ask(client, b'R', offer).await?;
+    let (mechanism, _) = first.split_once('\0').expect("a mechanism");
+    let (_, nonce) = first.rsplit_once(",r=").expect("a nonce");
+    let challenge = format!("\0\0\0\x0br={nonce}1,s=AAAA,i=1");
+    let last = ask(client, b'R', challenge.as_bytes()).await?;
+    let (binding, _) = last.split_once(",r=").expect("the nonce again");
+    let binding = binding.strip_prefix("c=").expect("a binding");
+    Ok((mechanism.to_owned(), binding.to_owned()))
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -107,6 +167,98 @@ async fn each_mode_trusts_what_it_promises() {
             "{host} {parameters}: {refused}"
         );
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_login_is_bound_to_the_certificate() {
+    for (parameters, mechanism, binding) in [
+        ("sslmode=require", "SCRAM-SHA-256-PLUS", BINDING),
+        (
+            "sslmode=require&channel_binding=require",
+            "SCRAM-SHA-256-PLUS",
+            BINDING,
+        ),
+        // "n,,": the client does not support channel binding.
+        (
+            "sslmode=require&channel_binding=disable",
+            "SCRAM-SHA-256",
+            "biws",
+        ),
+    ] {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+        let port = listener.local_addr().expect("its address").port();
+        let login = tokio::spawn(login(listener));
+        let url = format!("postgres://u:p@127.0.0.1:{port}/d?{parameters}");
+        PostgresStore::open(config(&url))
+            .await
+            .expect_err("the server ends the login");
+        let sent = login.await.expect("no panic").expect("a login");
+        let expected = (mechanism.to_owned(), binding.to_owned());
+        assert_eq!(sent, expected, "{parameters}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn postgresql_accepts_a_login_that_is_bound_to_its_certificate() {
+    let Some(programs) = programs() else { return };
+    let server = Server::start(&programs).await;
+    let client = server.connect().await;
+    if client
+        .batch_execute("ALTER SYSTEM SET ssl = on")
+        .await
+        .is_err()
+    {
+        eprintln!("SKIPPED: the PostgreSQL in CONTEXT_TEST_POSTGRES_BIN was built without TLS");
+        return;
+    }
+    for (file, text) in [
+        ("server.crt", include_str!("tls/server.pem")),
+        ("server.key", include_str!("tls/server.key")),
+        (
+            "pg_hba.conf",
+            "hostssl all bound 127.0.0.1/32 scram-sha-256\nhost all all 127.0.0.1/32 trust\n",
+        ),
+    ] {
+        // PostgreSQL refuses a key that others can read.
+        let copy = format!(
+            "COPY (SELECT string_to_table('{text}', E'\\n')) TO PROGRAM 'umask 077; cat > {file}'"
+        );
+        client.batch_execute(&copy).await.expect("a file");
+    }
+    for statement in [
+        "CREATE ROLE bound SUPERUSER LOGIN PASSWORD 'secret'",
+        "SELECT pg_reload_conf()",
+    ] {
+        client.batch_execute(statement).await.expect("it runs");
+    }
+    let deadline = Deadline::new();
+    while client
+        .query_one("SHOW ssl", &[])
+        .await
+        .expect("the server shows its setting")
+        .get::<_, &str>(0)
+        != "on"
+    {
+        deadline.pause(|| "TLS stays off".to_owned()).await;
+    }
+    let to = |user: &str, parameters: &str| {
+        let address = server.address();
+        config(&format!(
+            "postgres://{user}@{address}/postgres?sslmode=require&{parameters}"
+        ))
+    };
+    for binding in ["require", "prefer", "disable"] {
+        let store = PostgresStore::open(to("bound:secret", &format!("channel_binding={binding}")))
+            .await
+            .unwrap_or_else(|error| panic!("{binding}: {error}"));
+        store.check().await.expect("it responds");
+        store.close().await;
+    }
+    // The server lets this user in without SCRAM.
+    let refused = PostgresStore::open(to("postgres", "channel_binding=require"))
+        .await
+        .expect_err("nothing is bound");
+    assert!(refused.to_string().contains("channel binding"), "{refused}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
