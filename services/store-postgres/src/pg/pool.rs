@@ -15,6 +15,7 @@ use deadpool::managed::{
 use tokio::sync::oneshot;
 
 use crate::config::Config;
+use crate::open::Opened;
 use crate::pg::breaker::Breaker;
 use crate::pg::connection::{AsyncPgConnection, ConnectError, connect};
 use crate::pg::failure::Failure;
@@ -34,7 +35,8 @@ struct Connector {
     target: Target,
     tls: Tls,
     timeout: Duration,
-    statement_timeout: Duration,
+    /// The statement timeout of each session. `None` behind a pooler, where each transaction has its own.
+    session_timeout: Option<Duration>,
     slow_searches: Arc<SlowSearches>,
 }
 
@@ -46,7 +48,7 @@ impl Manager for Connector {
         // Boxed, because its future has several kilobytes, and every operation would move them without connecting.
         let connecting = Box::pin(connect(&self.target, &self.tls, self.timeout));
         let mut conn = connecting.await?;
-        conn.start_session(self.statement_timeout, &self.slow_searches)
+        conn.start_session(self.session_timeout, &self.slow_searches)
             .await;
         Ok(conn)
     }
@@ -79,12 +81,13 @@ pub(crate) struct Pool {
 }
 
 impl Pool {
-    pub fn new(config: &Config, tls: &Tls) -> Result<Self, context_store::BoxError> {
+    pub fn new(config: &Config, opened: &Opened) -> Result<Self, context_store::BoxError> {
+        let tls = &opened.tls;
         let connector = Connector {
             target: config.target.clone(),
             tls: tls.clone(),
             timeout: config.connect_timeout,
-            statement_timeout: config.statement_timeout,
+            session_timeout: opened.has_sessions.then_some(config.statement_timeout),
             slow_searches: Arc::default(),
         };
         Ok(Self {
