@@ -136,6 +136,8 @@ pub enum OpenError {
 /// Facts about an open database that the store needs.
 pub(crate) struct Opened {
     pub tls: Tls,
+    /// Whether the parameters of a session stay. False behind a pooler.
+    pub has_sessions: bool,
     pub indexed: Vec<MetadataPath>,
     pub language: Language,
     pub has_vectors: bool,
@@ -175,6 +177,12 @@ pub(crate) async fn open(config: &Config) -> Result<Opened, OpenError> {
         return Err(OpenError::Encoding { shown, encoding });
     }
     warn_of_the_locale(&mut conn).await.map_err(schema)?;
+    let has_own_process = has_own_process(&mut conn, &config.target)
+        .await
+        .map_err(schema)?;
+    if !has_own_process {
+        tracing::info!("Connected through a pooler; each transaction sets its own parameters");
+    }
     let language = language(&mut conn, &config.language)
         .await
         .map_err(schema)??;
@@ -211,11 +219,26 @@ pub(crate) async fn open(config: &Config) -> Result<Opened, OpenError> {
         .map_err(schema)?;
     Ok(Opened {
         tls,
+        has_sessions: has_own_process && config.target.caches_statements,
         indexed,
         language,
         has_vectors,
         is_distributed,
     })
+}
+
+/// Whether this connection has a server process of its own. The process then has the application name from this
+/// connection's startup packet. A pooler connects to the server itself and passes each client's name on with SET, if at
+/// all. PgBouncer gives no other sign of itself that the driver shows: it forwards the server's parameters.
+async fn has_own_process(
+    conn: &mut AsyncPgConnection,
+    target: &Target,
+) -> diesel::QueryResult<bool> {
+    let own = "SELECT count(*) FROM pg_catalog.pg_settings WHERE name = 'application_name' AND source = 'client' \
+               AND setting = ?";
+    let name = target.config.get_application_name().unwrap_or_default();
+    let own = Fragment::prepared(own, vec![Bind::text(name)]);
+    Ok(sql::number(conn, own).await? > 0)
 }
 
 /// Whether Citus distributes this table's rows over servers. The script in docs/scale.md sets that up.

@@ -112,7 +112,7 @@ impl PostgresStore {
             shown: shown.clone(),
             source,
         };
-        let pool = Pool::new(&config, &opened.tls).map_err(schema)?;
+        let pool = Pool::new(&config, &opened).map_err(schema)?;
         let server = Server {
             target: config.target.clone(),
             tls: opened.tls.clone(),

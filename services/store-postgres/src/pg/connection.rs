@@ -38,7 +38,7 @@ const MAX_IN_FLIGHT_BYTES: usize = 256 * 1024;
 /// whose futures are polled at the same time.
 pub(crate) struct AsyncPgConnection {
     client: Arc<Client>,
-    /// `None` behind a pooler, where the next transaction may run in another server process.
+    /// `None` behind a pooler that loses prepared statements between transactions.
     cache: Option<StatementCache>,
     slow_searches: Arc<SlowSearches>,
     has_session: bool,
@@ -58,17 +58,17 @@ impl AsyncPgConnection {
         self.client.is_closed()
     }
 
-    /// Sets the session's parameters, unless the next transaction may run in another server process. If this fails, the
-    /// next statement returns the error.
+    /// Sets the session's parameters. Without a timeout it sets none, because behind a pooler the next transaction may
+    /// run in another server process. If this fails, the next statement returns the error.
     pub async fn start_session(
         &mut self,
-        statement_timeout: Duration,
+        statement_timeout: Option<Duration>,
         slow_searches: &Arc<SlowSearches>,
     ) {
         self.slow_searches = Arc::clone(slow_searches);
-        if self.cache.is_some() {
+        if let Some(timeout) = statement_timeout {
             self.has_session = true;
-            let timeout = statement_timeout.as_millis();
+            let timeout = timeout.as_millis();
             // JIT compilation of a statement costs more than a search.
             self.send_batch(format!("SET statement_timeout = {timeout}; SET jit = off"))
                 .await;

@@ -15,6 +15,7 @@ use deadpool::managed::{
 use tokio::sync::oneshot;
 
 use crate::config::Config;
+use crate::open::Opened;
 use crate::pg::breaker::Breaker;
 use crate::pg::connection::{AsyncPgConnection, ConnectError, connect_within};
 use crate::pg::failure::Failure;
@@ -35,7 +36,8 @@ struct Connector {
     tls: Tls,
     timeout: Duration,
     pool_timeout: Duration,
-    statement_timeout: Duration,
+    /// The statement timeout of each session. `None` behind a pooler, where each transaction has its own.
+    session_timeout: Option<Duration>,
     slow_searches: Arc<SlowSearches>,
 }
 
@@ -52,7 +54,7 @@ impl Manager for Connector {
             self.pool_timeout,
         ));
         let mut conn = connecting.await?;
-        conn.start_session(self.statement_timeout, &self.slow_searches)
+        conn.start_session(self.session_timeout, &self.slow_searches)
             .await;
         Ok(conn)
     }
@@ -85,13 +87,14 @@ pub(crate) struct Pool {
 }
 
 impl Pool {
-    pub fn new(config: &Config, tls: &Tls) -> Result<Self, context_store::BoxError> {
+    pub fn new(config: &Config, opened: &Opened) -> Result<Self, context_store::BoxError> {
+        let tls = &opened.tls;
         let connector = Connector {
             target: config.target.clone(),
             tls: tls.clone(),
             timeout: config.connect_timeout,
             pool_timeout: config.pool_timeout,
-            statement_timeout: config.statement_timeout,
+            session_timeout: opened.has_sessions.then_some(config.statement_timeout),
             slow_searches: Arc::default(),
         };
         Ok(Self {

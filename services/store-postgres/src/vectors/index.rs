@@ -59,7 +59,7 @@ struct State {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Session {
     Unchanged,
-    /// The connection must be closed. Other statements must not run with these settings.
+    /// The connection must be closed, because its session has lost its parameters.
     Changed,
 }
 
@@ -105,24 +105,30 @@ pub(super) async fn build_if_due(
     let started = std::time::Instant::now();
     // The timeout is for requests, whose statements take milliseconds. A build takes minutes, and DROP INDEX
     // CONCURRENTLY waits for all transactions that use the table. Neither can run in a transaction, so the settings are
-    // those of the session. Behind a transaction pooler they may reach another server connection than the build.
-    conn.batch_execute("SET statement_timeout = 0").await?;
+    // those of the session. The statements are pipelined, because a pooler in transaction mode runs them on one server
+    // connection until the last one has its response. That one leaves none of these settings to other clients.
+    let memory = match has_memory {
+        true => String::new(),
+        false => format!("; SET maintenance_work_mem = '{BUILD_MEMORY}'"),
+    };
+    // One process, because many containers have too little shared memory for several.
+    conn.send_batch(format!(
+        "SET statement_timeout = 0; SET max_parallel_maintenance_workers = 0{memory}"
+    ))
+    .await;
     if exists {
         // An interrupted build leaves an invalid index.
-        conn.batch_execute(&format!("DROP INDEX CONCURRENTLY IF EXISTS {name}"))
-            .await?;
+        conn.send_batch(format!("DROP INDEX CONCURRENTLY IF EXISTS {name}"))
+            .await;
     }
-    if !has_memory {
-        conn.batch_execute(&format!("SET maintenance_work_mem = '{BUILD_MEMORY}'"))
-            .await?;
-    }
-    // One process, because many containers have too little shared memory for several.
-    conn.batch_execute("SET max_parallel_maintenance_workers = 0")
-        .await?;
-    conn.batch_execute(&format!(
+    conn.send_batch(format!(
         "{CREATE}{set_id} ON context.chunks USING hnsw (({}) halfvec_l2_ops) WHERE set_id = {set_id}",
         expression(dimensions)
     ))
+    .await;
+    conn.batch_execute(
+        "RESET statement_timeout; RESET max_parallel_maintenance_workers; RESET maintenance_work_mem",
+    )
     .await?;
     tracing::info!(
         set = set_id,

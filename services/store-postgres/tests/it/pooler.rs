@@ -4,18 +4,23 @@ use std::sync::Arc;
 
 use context_model::{EntryUpdate, Filter, NewEntry, Source, ThreadId, Timestamp};
 use context_store::{
-    FtsSearch, Idempotency, Memory, OwnerId, Page, Read, RowSelection, Store, WriteOptions,
+    FtsSearch, Idempotency, Memory, OwnerId, Page, Read, RowSelection, Store, VectorStore,
+    WriteOptions,
 };
 use context_store_postgres::{Config, PostgresStore, Target};
-use context_test_postgres::{PgBouncer, pgbouncers};
+use context_test_postgres::{PgBouncer, TestDatabase, connect, pgbouncers};
 use context_text::{Analyzer, Language, Mode, parse};
 use tokio::task::JoinSet;
+use tokio_postgres::SimpleQueryMessage;
 
 use super::arrange::{config, database};
+use super::vectors;
 
 /// More clients than the pooler has connections to the server.
 const CLIENTS: i64 = 12;
 const ROUNDS: i64 = 6;
+/// The pooler's connections to the server.
+const SERVER_CONNECTIONS: usize = 3;
 const SELECTION: RowSelection = RowSelection {
     images: false,
     text_chars: None,
@@ -124,10 +129,11 @@ async fn work(store: Arc<PostgresStore>, client: i64) {
     }
 }
 
-async fn works_through(pooler: &PgBouncer, statement_cache: bool) {
-    let Some(database) = database().await else {
-        return;
-    };
+async fn open(
+    pooler: &PgBouncer,
+    database: &TestDatabase,
+    statement_cache: bool,
+) -> Arc<PostgresStore> {
     let target = Target::parse(&pooler.url(database.url())).expect("a URL");
     let target = if statement_cache {
         target
@@ -139,11 +145,36 @@ async fn works_through(pooler: &PgBouncer, statement_cache: bool) {
         pool_size: 8,
         ..config(database.url())
     };
-    let store = Arc::new(
+    Arc::new(
         PostgresStore::open(config)
             .await
             .expect("it opens through PgBouncer"),
-    );
+    )
+}
+
+/// The store's parameters that are set on the pooler's connections to the server, where other clients would get them.
+async fn left_parameters(pooler: &PgBouncer, database: &TestDatabase) -> Vec<String> {
+    let left = "BEGIN; SELECT name FROM pg_settings WHERE source = 'session' AND name IN ('statement_timeout', 'jit', \
+                'maintenance_work_mem', 'max_parallel_maintenance_workers')";
+    let (mut clients, mut found) = (Vec::new(), Vec::new());
+    for _ in 0..SERVER_CONNECTIONS {
+        let client = connect(&pooler.url(database.url())).await;
+        let messages = client.simple_query(left).await.expect("the parameters");
+        found.extend(messages.iter().filter_map(|message| match message {
+            SimpleQueryMessage::Row(row) => row.get(0).map(str::to_owned),
+            _ => None,
+        }));
+        // Its open transaction keeps the connection to the server from the next client.
+        clients.push(client);
+    }
+    found
+}
+
+async fn works_through(pooler: &PgBouncer, statement_cache: bool) {
+    let Some(database) = database().await else {
+        return;
+    };
+    let store = open(pooler, &database, statement_cache).await;
     let mut clients = JoinSet::new();
     for client in 0..CLIENTS {
         clients.spawn(work(Arc::clone(&store), client));
@@ -162,6 +193,8 @@ async fn works_through(pooler: &PgBouncer, statement_cache: bool) {
         "each change once, whichever transactions were rolled back in between"
     );
     store.close().await;
+    let left = left_parameters(pooler, &database).await;
+    assert!(left.is_empty(), "{left:?}");
     eprintln!(
         "PgBouncer {}: works with the statement cache {}",
         pooler.version(),
@@ -180,5 +213,25 @@ async fn the_store_works_through_pgbouncer_in_transaction_mode() {
         if pooler.carries_prepared_statements() {
             works_through(&pooler, true).await;
         }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn building_an_index_through_pgbouncer_leaves_no_parameters_to_other_clients() {
+    for program in pgbouncers() {
+        let Some(database) = database().await else {
+            return;
+        };
+        let pooler = PgBouncer::start(&program, database.url()).await;
+        let store = open(&pooler, &database, pooler.carries_prepared_statements()).await;
+        let client = database.connect().await;
+        vectors::fill_both(&store, &client).await;
+        store.maintain().await.expect("the index is made");
+        let valid =
+            "SELECT indisvalid FROM pg_index WHERE indexrelid = 'context.chunks_near_1'::regclass";
+        let valid = client.query_one(valid, &[]).await.expect("the index");
+        assert!(valid.get::<_, bool>(0));
+        let left = left_parameters(&pooler, &database).await;
+        assert!(left.is_empty(), "{left:?}");
     }
 }

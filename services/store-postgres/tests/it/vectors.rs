@@ -96,6 +96,18 @@ const SHARES: [(&str, usize); 5] = [
 async fn many() -> Option<(TestDatabase, PostgresStore, Vec<Vec<f32>>)> {
     let database = database().await?;
     let store = store(&database).await;
+    let client = database.connect().await;
+    let vectors = fill_both(&store, &client).await;
+    store.maintain().await.expect("the index is made");
+    client
+        .batch_execute("ANALYZE context.entries; ANALYZE context.chunks")
+        .await
+        .expect("analyzed");
+    Some((database, store, vectors))
+}
+
+/// Selects the model, and stores two owners' entries and their vectors.
+pub(super) async fn fill_both(store: &PostgresStore, client: &Client) -> Vec<Vec<f32>> {
     assert_eq!(
         store
             .use_model(&model())
@@ -104,15 +116,9 @@ async fn many() -> Option<(TestDatabase, PostgresStore, Vec<Vec<f32>>)> {
         ModelUse::Ready
     );
     let vectors = clustered(ENTRIES + FEW, &mut Random::new(11));
-    let client = database.connect().await;
-    fill(&client, "default", &vectors[..ENTRIES]).await;
-    fill(&client, "few", &vectors[ENTRIES..]).await;
-    store.maintain().await.expect("the index is made");
-    client
-        .batch_execute("ANALYZE context.entries; ANALYZE context.chunks")
-        .await
-        .expect("analyzed");
-    Some((database, store, vectors))
+    fill(client, "default", &vectors[..ENTRIES]).await;
+    fill(client, "few", &vectors[ENTRIES..]).await;
+    vectors
 }
 
 async fn fill(client: &Client, owner: &str, vectors: &[Vec<f32>]) {
