@@ -115,6 +115,9 @@ mod tests {
 
     use super::*;
 
+    /// The content of an element, and what follows it.
+    type Element<'a> = (&'a [u8], &'a [u8]);
+
     /// Certificates that OpenSSL made, each after a line with its signature algorithm.
     const SIGNATURES: &str = include_str!("../../tests/it/tls/signatures.pem");
 
@@ -169,7 +172,7 @@ mod tests {
     #[test]
     fn an_element_ends_where_its_length_says() {
         let long = [&[SEQUENCE, 0x82, 1, 0][..], &[7; 256], b"after"].concat();
-        let cases: [(&[u8], Option<(&[u8], &[u8])>); 12] = [
+        let cases: [(&[u8], Option<Element<'_>>); 12] = [
             (b"\x30\x02abc", Some((b"ab", b"c"))),
             (b"\x30\x00", Some((b"", b""))),
             (b"\x30\x81\x01ab", Some((b"a", b"b"))),
