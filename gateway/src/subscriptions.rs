@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use backon::{BackoffBuilder as _, ExponentialBuilder};
 use context_model::{Error, Reason};
 use context_proto::v1 as pb;
 use pb::watch_response::Frame;
@@ -18,8 +19,13 @@ use crate::resources::Resource;
 
 /// Maximum number of resources that one client, or one `subscriptions/listen`, subscribes to.
 pub const MAX_SUBSCRIPTIONS: usize = 100;
-/// Pause before a stream that ended is opened again.
-const PAUSE: Duration = Duration::from_secs(2);
+/// Pauses before a stream that ended is opened again: 2 s, doubled up to a minute while none opens. Each attempt may
+/// start the service of this machine, which may be unable to start until a user mends something.
+const PAUSES: ExponentialBuilder = ExponentialBuilder::new()
+    .with_min_delay(Duration::from_secs(2))
+    .with_max_delay(MAX_PAUSE)
+    .without_max_times();
+const MAX_PAUSE: Duration = Duration::from_secs(60);
 
 /// The resources that a client subscribed to, each with the URIs that it used for it.
 #[derive(Debug, Clone, Default)]
@@ -115,6 +121,7 @@ pub async fn follow(
     followed: watch::Receiver<Followed>,
     recipient: Recipient,
 ) -> Result<(), Error> {
+    let mut pauses = PAUSES.build();
     loop {
         let mut may_have_missed = cursor.is_none();
         let mut request = tonic::Request::new(pb::WatchRequest {
@@ -126,6 +133,7 @@ pub async fn follow(
         let ended = match backend.changes().watch(request).await {
             Err(status) => Some(backend.error(&status, false)),
             Ok(stream) => {
+                pauses = PAUSES.build();
                 let mut stream = stream.into_inner();
                 loop {
                     let frame = match stream.message().await {
@@ -177,7 +185,7 @@ pub async fn follow(
                 _ => {}
             }
         }
-        tokio::time::sleep(PAUSE).await;
+        tokio::time::sleep(pauses.next().unwrap_or(MAX_PAUSE)).await;
     }
 }
 
@@ -244,6 +252,14 @@ impl Subscriptions {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_stream_that_does_not_open_is_tried_less_and_less_often() {
+        let pauses = PAUSES.build().take(7);
+        // The library multiplies with 32 bits, which loses some nanoseconds.
+        let seconds: Vec<f32> = pauses.map(|pause| pause.as_secs_f32().round()).collect();
+        assert_eq!(seconds, [2.0, 4.0, 8.0, 16.0, 32.0, 60.0, 60.0]);
+    }
 
     #[test]
     fn a_refused_subscription_leaves_nothing_behind() {

@@ -212,11 +212,19 @@ impl PostgresStore {
             return Ok(outcome);
         }
         // Boxed, because only a standby gets here, and the futures would double the size of every read's.
-        Box::pin(self.inner.wait_for(owner, read)).await?;
-        let again = Box::pin(self.inner.read(owner, read.min_revision, &work));
-        match again.await.map_err(described)? {
-            Seen::Reached(outcome) => Ok(outcome),
-            Seen::Behind(revision) => Err(behind(read, revision)),
+        let until = Instant::now() + read.wait;
+        Box::pin(self.inner.wait_for(owner, read, until)).await?;
+        let mut pauses = polls();
+        loop {
+            let again = Box::pin(self.inner.read(owner, read.min_revision, &work));
+            match again.await.map_err(described)? {
+                Seen::Reached(outcome) => return Ok(outcome),
+                Seen::Behind(revision) if Instant::now() >= until => {
+                    return Err(behind(read, revision));
+                }
+                // Connections can lead to several standbys, and this one is behind the one that has the revision.
+                Seen::Behind(_) => tokio::time::sleep(pauses.next().unwrap_or(MAX_POLL)).await,
+            }
         }
     }
 
@@ -260,6 +268,15 @@ enum Seen<T> {
     Reached(T),
     /// The standby has only reached this revision.
     Behind(i64),
+}
+
+/// The pauses between the reads that wait for a standby.
+fn polls() -> ExponentialBackoff {
+    ExponentialBuilder::new()
+        .with_min_delay(MIN_POLL)
+        .with_max_delay(MAX_POLL)
+        .without_max_times()
+        .build()
 }
 
 /// The error when a standby did not reach the revision in time.
@@ -343,19 +360,14 @@ impl Inner {
         }
     }
 
-    /// Waits until this standby has the revision. Meanwhile the call gives up its turn, so that other calls can run.
-    async fn wait_for(&self, owner: &OwnerId, read: Read) -> Result<()> {
+    /// Waits until a standby has the revision. Meanwhile the call gives up its turn, so that other calls can run.
+    async fn wait_for(&self, owner: &OwnerId, read: Read, until: Instant) -> Result<()> {
         let _waiting = self
             .waiting
             .try_acquire()
             .map_err(|_| StoreError::Overloaded)?;
-        let until = Instant::now() + read.wait;
         let waiting = async {
-            let mut pauses = ExponentialBuilder::new()
-                .with_min_delay(MIN_POLL)
-                .with_max_delay(MAX_POLL)
-                .without_max_times()
-                .build();
+            let mut pauses = polls();
             loop {
                 let pause = pauses.next().unwrap_or(MAX_POLL);
                 tokio::time::sleep(pause.min(until.saturating_duration_since(Instant::now())))

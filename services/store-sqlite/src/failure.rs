@@ -2,7 +2,9 @@
 
 use context_model::Error;
 use context_store::{Soundness, StoreError, unreadable};
+use diesel::connection::SimpleConnection as _;
 use diesel::result::Error as DieselError;
+use diesel::sqlite::SqliteConnection;
 
 use crate::cancel;
 
@@ -54,8 +56,12 @@ pub(crate) enum Kind {
     Internal,
 }
 
+/// What SQLite says before the name of a virtual table that could not be opened.
+const NOT_OPENED: &str = "vtable constructor failed: ";
+
 /// Classifies a message. diesel hides SQLite's result codes and only exposes `sqlite3_errmsg`, whose texts for these
-/// codes are fixed (`sqlite3ErrStr` in main.c). FTS5 has its own texts for a damaged index.
+/// codes are fixed (`sqlite3ErrStr` in main.c). FTS5 has its own texts for a damaged index, one of which [`examined`]
+/// corrects.
 pub(crate) fn kind(message: &str) -> Kind {
     let message = message.to_ascii_lowercase();
     let says = |texts: &[&str]| texts.iter().any(|text| message.contains(text));
@@ -66,7 +72,7 @@ pub(crate) fn kind(message: &str) -> Kind {
         "malformed database schema",
         "file is not a database",
         "corrupt",
-        "vtable constructor failed",
+        NOT_OPENED,
     ]) {
         Kind::Corrupt
     } else if says(&[
@@ -116,11 +122,62 @@ pub(crate) fn has_no_transaction(error: &DieselError) -> bool {
     error.to_string().contains("no transaction is active")
 }
 
+/// Corrects the error of a full-text table that could not be opened. SQLite's message is the same after damage and after
+/// an I/O error that may have passed. FTS5 reads only the table's configuration to open it, so another read of the
+/// configuration tells which it was.
+pub(crate) fn examined(conn: &mut SqliteConnection, error: StoreError) -> StoreError {
+    let StoreError::Corrupt(source) = error else {
+        return error;
+    };
+    let message = source.to_string();
+    let Some(table) = message.strip_prefix(NOT_OPENED) else {
+        return StoreError::Corrupt(source);
+    };
+    let read = conn.batch_execute(&format!("SELECT * FROM \"{table}_config\""));
+    let is_damaged = read.is_err_and(|cause| kind(&cause.to_string()) != Kind::Unavailable);
+    match is_damaged {
+        true => StoreError::Corrupt(source),
+        false => StoreError::Unavailable(source),
+    }
+}
+
 /// Stops writes when SQLite reports damage (`SQLITE_CORRUPT`, `SQLITE_NOTADB`).
 pub(crate) fn note_damage(soundness: &Soundness, error: &StoreError) {
     if let StoreError::Corrupt(source) = error
         && soundness.lost()
     {
         tracing::error!(error = %source, "The database reported damage: writes are rejected from now on, and the service is not ready");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use diesel::Connection as _;
+
+    use super::*;
+
+    fn open(path: &std::path::Path) -> SqliteConnection {
+        SqliteConnection::establish(path.to_str().unwrap()).unwrap()
+    }
+
+    #[test]
+    fn a_full_text_table_that_opens_the_next_time_is_not_damaged() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("words.db");
+        open(&path)
+            .batch_execute("CREATE VIRTUAL TABLE words USING fts5(text)")
+            .unwrap();
+        let not_opened = StoreError::Corrupt(format!("{NOT_OPENED}words").into());
+        let error = examined(&mut open(&path), not_opened);
+        assert!(matches!(error, StoreError::Unavailable(_)), "{error:?}");
+
+        open(&path)
+            .batch_execute("DROP TABLE words_config")
+            .unwrap();
+        let mut conn = open(&path);
+        let error = conn.batch_execute("SELECT * FROM words").unwrap_err();
+        assert_eq!(error.to_string(), format!("{NOT_OPENED}words"));
+        let error = examined(&mut conn, store_error(error));
+        assert!(matches!(error, StoreError::Corrupt(_)), "{error:?}");
     }
 }

@@ -10,7 +10,7 @@ use tokio::sync::oneshot;
 
 use crate::cancel::{Waiter, Waiting};
 use crate::connection;
-use crate::failure::{note_damage, store_error};
+use crate::failure::{examined, note_damage, store_error};
 use crate::queue::IDLE;
 use crate::statement::{Begin, Commit, Rollback};
 
@@ -208,7 +208,8 @@ pub(crate) fn in_transaction<T>(
         Begin.execute(conn).map_err(store_error)?;
     }
     let outcome = std::panic::catch_unwind(AssertUnwindSafe(|| work(conn)))
-        .unwrap_or_else(|_| Err(StoreError::Internal("a read panicked".into())));
+        .unwrap_or_else(|_| Err(StoreError::Internal("a read panicked".into())))
+        .map_err(|error| examined(conn, error));
     // Nothing was written, so commit and rollback are equivalent. SQLite ends the transaction itself on some errors.
     if let Err(error) = Commit.execute(conn)
         && Rollback.execute(conn).is_err()

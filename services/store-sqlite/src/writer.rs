@@ -16,7 +16,7 @@ use diesel::sqlite::SqliteConnection;
 
 use crate::connection::{self, WriterSettings};
 use crate::context_window::ContextWindows;
-use crate::failure::{Failure, has_no_transaction, note_damage, store_error};
+use crate::failure::{Failure, examined, has_no_transaction, note_damage, store_error};
 use crate::full_text::{self, FullText, FullTextChange};
 use crate::lock::Lock;
 use crate::owners::Owners;
@@ -201,7 +201,10 @@ impl Writer {
         match self.attempt(std::slice::from_mut(&mut job), Savepoints::Always) {
             Ok(()) => self.committed(vec![job]),
             Err(error) => {
-                let error = store_error(error);
+                let error = match &mut self.conn {
+                    Some(conn) => examined(conn, store_error(error)),
+                    None => store_error(error),
+                };
                 note_damage(&self.soundness, &error);
                 job.reject(error);
                 job.answer();

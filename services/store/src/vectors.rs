@@ -95,10 +95,21 @@ pub struct Unembedded {
     pub owner: OwnerId,
     /// The entry's id.
     pub id: i64,
+    /// The artifact, if this is an artifact. Then `id` is [its id in the search
+    /// indexes](context_model::ArtifactId::document).
+    pub artifact_id: Option<String>,
     /// The version that was read.
     pub version: i64,
     /// The text.
     pub text: String,
+}
+
+impl Unembedded {
+    /// The entry's id. `None` for an artifact.
+    #[must_use]
+    pub fn entry_id(&self) -> Option<i64> {
+        self.artifact_id.is_none().then_some(self.id)
+    }
 }
 
 /// A page of entries without vectors.

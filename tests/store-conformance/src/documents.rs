@@ -309,6 +309,7 @@ async fn an_artifact_without_vectors_waits_for_them(store: &dyn Store) {
     assert_eq!(waiting.entries.len(), 1);
     let stale = &waiting.entries[0];
     assert_eq!(stale.text, "title1\n\nfirst");
+    assert_eq!(stale.artifact_id, Some(id(1).to_string()));
     replace(store, 1, "second", Embedding::Later).await;
     let embedding = |document: &context_store::Unembedded| LateEmbedding {
         id: document.id,

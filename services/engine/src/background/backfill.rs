@@ -317,7 +317,13 @@ pub(super) async fn embed_batch(
             return Ok(done);
         }
         Err(error) => {
-            tracing::warn!(error = %error, entry.id = entries[0].id, "Could not embed an entry");
+            let entry = &entries[0];
+            tracing::warn!(
+                error = %error,
+                entry.id = entry.entry_id(),
+                artifact.id = entry.artifact_id,
+                "Could not embed an entry or artifact"
+            );
             return Ok(BatchOutcome {
                 embedded: 0,
                 refused: 1,

@@ -132,7 +132,8 @@ async fn scan(
             .await;
         let (next, first, outcome) = match page {
             Ok(page) => {
-                let first = page.entries.first().map(|entry| entry.id);
+                let first = page.entries.first();
+                let first = first.map(|entry| (entry.entry_id(), entry.artifact_id.clone()));
                 (
                     page.next,
                     first,
@@ -194,7 +195,13 @@ async fn scan(
             }
             failed_in_a_row = 0;
         }
-        tracing::warn!(error = %error, entry.id = first, "Skipped an entry that could not be embedded");
+        let (entry_id, artifact_id) = first.unwrap_or_default();
+        tracing::warn!(
+            error = %error,
+            entry.id = entry_id,
+            artifact.id = artifact_id,
+            "Skipped an entry or artifact that could not be embedded"
+        );
         has_responded = false;
         failed_in_a_row += 1;
         refused += 1;

@@ -13,6 +13,8 @@ mod feed;
 mod page;
 mod selection;
 mod shared;
+#[cfg(test)]
+mod standbys;
 mod states;
 mod watch;
 

@@ -252,7 +252,7 @@ impl Changes {
             return Ok(Some(Shown::after(last)));
         }
         // If the row was compacted in the meantime, this is a later row.
-        let feed = self.feed(owner, revision, 1, Read::default()).await?;
+        let feed = self.feed_from_seen(owner, revision, 1).await?;
         let row = feed.changes.first();
         row.map(|row| Some(Shown::after(row)))
             .ok_or_else(|| resync("a state that was just read is lost"))
@@ -260,9 +260,12 @@ impl Changes {
 
     /// The empty page after the newest change.
     async fn end(&self, owner: &OwnerId, read: Read) -> Result<Page> {
-        // The first read is only for the newest revision.
-        let before = self.feed(owner, 1, 1, read).await?;
-        let newest = self.feed(owner, before.revision.max(1), 1, read).await?;
+        // The first read is for the newest revision. Its row is read with the second.
+        let first = self.feed(owner, 1, 1, read).await?;
+        let newest = match first.revision {
+            0 => first,
+            revision => self.feed_from_seen(owner, revision, 1).await?,
+        };
         let next = match newest.changes.first() {
             Some(row) => Cursor::after(owner, &newest, row),
             None => Cursor::before_row(owner, &newest, newest.revision + 1),
@@ -304,6 +307,24 @@ impl Changes {
         self.reads.read(part, feed).await
     }
 
+    /// Reads at most `count` rows from the revision `from` on, which an earlier read has seen. Connections can lead to
+    /// several standbys, so this read may reach one that is behind the earlier read. It then waits for the revision.
+    ///
+    /// # Errors
+    /// The store's errors.
+    pub(super) async fn feed_from_seen(
+        &self,
+        owner: &OwnerId,
+        from: i64,
+        count: u32,
+    ) -> Result<Feed> {
+        let feed = self.feed(owner, from, count, Read::default()).await?;
+        if feed.is_behind {
+            return self.feed(owner, from, count, read::at(Some(from))).await;
+        }
+        Ok(feed)
+    }
+
     /// Adds the rest of the last commit, unless the commit is too long. Returns whether the rest is still in the feed.
     async fn extend_to_commit_end(&self, owner: &OwnerId, feed: &mut Feed) -> Result<bool> {
         let Some(last) = feed.changes.last().filter(|row| !row.commit_end) else {
@@ -323,7 +344,7 @@ impl Changes {
             return Ok(true);
         };
         let count = u32::try_from(missing).unwrap_or(u32::MAX);
-        let mut rest = self.feed(owner, last + 1, count, Read::default()).await?;
+        let mut rest = self.feed_from_seen(owner, last + 1, count).await?;
         let follows = rest.incarnation == feed.incarnation
             && rest
                 .changes

@@ -272,9 +272,7 @@ impl Changes {
         // The cursor stores one state. The earlier one is checked before it is replaced, because a failover may have
         // happened during a long snapshot.
         if let Some(before) = before.filter(|_| shown != before) {
-            let feed = self
-                .feed(owner, before.revision, 1, Read::default())
-                .await?;
+            let feed = self.feed_from_seen(owner, before.revision, 1).await?;
             watch.cursor.check(owner, &feed)?;
             watch.cursor.check_shown(&feed.changes)?;
         }
@@ -492,5 +490,31 @@ fn entry_of(change: Change) -> SnapshotEntry {
         preview,
         context,
         artifact,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::standbys::served_by;
+    use super::*;
+
+    #[tokio::test]
+    async fn a_snapshot_continues_although_a_standby_is_behind_what_was_shown() {
+        let caller = Caller::local();
+        // Two reads open the stream. One is for the first state that is shown, two are for the second.
+        let changes = served_by([4, 4, 4, 6, 4]);
+        let request = WatchRequest {
+            snapshot: Some(true),
+            ..WatchRequest::default()
+        };
+        let (mut watch, _) = changes.watch(&caller, request).await.expect("a stream");
+        for revision in [6, 8] {
+            changes
+                .note_shown(&caller, &mut watch, revision)
+                .await
+                .expect("the state is not lost");
+            let shown = watch.cursor.shown().map(|shown| shown.revision);
+            assert_eq!(shown, Some(revision));
+        }
     }
 }

@@ -61,7 +61,10 @@ struct Waiting {
     /// The text of an entry.
     #[diesel(sql_type = Nullable<Text>)]
     text: Option<LossyText>,
-    /// The title of an artifact.
+    /// The id of an artifact.
+    #[diesel(sql_type = Nullable<Text>)]
+    artifact_id: Option<String>,
+    /// Its title.
     #[diesel(sql_type = Nullable<Text>)]
     title: Option<LossyText>,
     /// Its content.
@@ -113,6 +116,7 @@ impl Writing for Claim {
                 },
                 owner: OwnerId::new(row.owner_id),
                 id: row.id,
+                artifact_id: row.artifact_id,
                 version: row.version,
             })
             .collect();
@@ -180,7 +184,7 @@ impl Claim {
              SET version = excluded.version, holder = excluded.holder, until = excluded.until \
              WHERE k.holder = excluded.holder OR k.version <> excluded.version OR k.until <= ? \
              RETURNING k.owner_id, k.id) \
-             SELECT w.owner_id, w.id, w.version, e.text, v.title, v.content, k.id IS NOT NULL AS claimed \
+             SELECT w.owner_id, w.id, w.version, e.text, d.artifact_id, v.title, v.content, k.id IS NOT NULL AS claimed \
              FROM waiting AS w LEFT JOIN claimed AS k ON k.owner_id = w.owner_id AND k.id = w.id \
              LEFT JOIN context.entries AS e ON e.owner_id = k.owner_id AND e.id = k.id \
              LEFT JOIN context.artifact_documents AS d ON d.owner_id = k.owner_id AND d.id = k.id \

@@ -201,3 +201,60 @@ async fn writes_on_a_standby_are_rejected_without_new_connections() {
     // The store closes its connections and opens others at most once in five seconds.
     assert!(pids.len() < 20, "{} connections", pids.len());
 }
+
+/// While the replay of one of two standbys is paused, a read that needs a later revision is served by the other one.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_read_that_needs_a_revision_finds_the_standby_that_has_it() {
+    let Some(programs) = programs() else { return };
+    let primary = Server::start(&programs).await;
+    let writer = PostgresStore::open(config(&primary.url()))
+        .await
+        .expect("the primary opens");
+    put(&writer, "first".to_owned()).await.expect("stored");
+    let (current, paused) = (primary.standby().await, primary.standby().await);
+    let both = format!(
+        "postgres://postgres@{},{}/postgres?load_balance_hosts=random",
+        current.address(),
+        paused.address()
+    );
+    let reader = PostgresStore::open(config(&both))
+        .await
+        .expect("standbys with the schema open");
+    let control = paused.connect().await;
+    control
+        .batch_execute("SELECT pg_wal_replay_pause()")
+        .await
+        .expect("the replay is paused");
+    let unseen = put(&writer, "unseen".to_owned()).await.expect("stored");
+    let id = unseen.outcome.items[0].as_ref().expect("stored").id;
+    let owner = OwnerId::default();
+    let read = Read {
+        min_revision: Some(unseen.revision),
+        wait: Duration::from_secs(60),
+        as_of: None,
+    };
+    let get = async || {
+        let found = reader.get_contexts(&owner, vec![id], PLAIN, read).await;
+        assert_eq!(found.expect("the revision arrives").entries.len(), 1);
+    };
+    // Simultaneous reads open all connections of the pool, which lead to the standbys by chance. Then each read may
+    // reach either standby.
+    let reads = async {
+        futures::future::join_all((0..64).map(|_| get())).await;
+        for _ in 0..64 {
+            get().await;
+        }
+    };
+    let mut reads = std::pin::pin!(reads);
+    if tokio::time::timeout(Duration::from_secs(2), &mut reads)
+        .await
+        .is_err()
+    {
+        // By chance no connection leads to the standby that has the revision.
+        control
+            .batch_execute("SELECT pg_wal_replay_resume()")
+            .await
+            .expect("the replay is resumed");
+        reads.await;
+    }
+}

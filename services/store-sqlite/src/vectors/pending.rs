@@ -116,6 +116,7 @@ pub(super) fn page(
         .map(|row| Unembedded {
             owner: OwnerId::new(row.owner_id),
             id: id_of_row(row.row_id),
+            artifact_id: None,
             version: row.version,
             text: row.text,
         })
@@ -136,6 +137,8 @@ fn pending_documents(
         row_id: i64,
         #[diesel(sql_type = Text)]
         owner_id: String,
+        #[diesel(sql_type = Text)]
+        artifact_id: String,
         #[diesel(sql_type = BigInt)]
         version: i64,
         #[diesel(sql_type = Text, deserialize_as = LossyText)]
@@ -144,7 +147,7 @@ fn pending_documents(
         content: String,
     }
     let mut found = Fragment::new(
-        "SELECT d.row_id, o.owner_id, d.version, v.title, v.content \
+        "SELECT d.row_id, o.owner_id, d.artifact_id, d.version, v.title, v.content \
          FROM artifact_documents AS d NOT INDEXED \
          JOIN owners AS o ON o.owner = d.owner \
          JOIN artifact_versions AS v \
@@ -163,6 +166,7 @@ fn pending_documents(
         let unembedded = Unembedded {
             owner: OwnerId::new(row.owner_id),
             id: id_of_row(row.row_id),
+            artifact_id: Some(row.artifact_id),
             version: row.version,
             text: document_text(&row.title, &row.content),
         };
