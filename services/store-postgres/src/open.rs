@@ -449,21 +449,25 @@ async fn language(
         .map(|c| c.name)
         .collect();
     let exact = given.trim();
-    let name = exact.to_ascii_lowercase();
-    Ok(
-        if exact != name && known.iter().any(|known| known == exact) {
-            // The server lower-cases a name without quotation marks.
-            let quoted = exact.replace('"', "\"\"");
-            Ok(Language::of_the_server(format!("\"{quoted}\"")))
-        } else if known.contains(&name) {
-            Ok(Language::of_the_server(name))
-        } else {
-            Err(OpenError::Language {
-                language: given.to_owned(),
-                known: known.join(", "),
-            })
-        },
-    )
+    let lower = exact.to_ascii_lowercase();
+    let found = [exact, &lower]
+        .into_iter()
+        .find(|name| known.iter().any(|known| known == name));
+    Ok(found.map(named_in_sql).ok_or_else(|| OpenError::Language {
+        language: given.to_owned(),
+        known: known.join(", "),
+    }))
+}
+
+/// A text search configuration of the server. Without quotation marks, the server lower-cases a name, ends it at white
+/// space, and splits it at a dot.
+fn named_in_sql(name: &str) -> Language {
+    let is_special =
+        |c: char| c.is_ascii_uppercase() || c.is_whitespace() || matches!(c, '.' | '"');
+    Language::of_the_server(match name.contains(is_special) {
+        true => format!("\"{}\"", name.replace('"', "\"\"")),
+        false => name.to_owned(),
+    })
 }
 
 /// Creates the missing indexes of these metadata fields. Indexes of other fields stay: during a rolling update,

@@ -27,8 +27,9 @@ const SEALED_ROWS: i64 = 16;
 const SEALED_IMAGES: i64 = 4;
 
 /// Stored in place of the checksums of a row with invalid UTF-8, which certainly is not what was stored. No content has
-/// this checksum, so the row counts as damaged from then on.
-const NO_CHECKSUM: [u8; 1] = [0];
+/// this checksum, so the row counts as damaged from then on. It is greater than every version, so that no later step
+/// reads the row as unsealed.
+const NO_CHECKSUM: [u8; 1] = [0xff];
 
 /// The tables with checksums in the order of sealing. Each has the order of its rows and the content that its checksums
 /// cover.

@@ -177,11 +177,9 @@ fn select(transaction: &Transaction<'_>, criteria: &DeleteCriteria, from: i64) -
         // nothing.
         select.push(" AND 0");
     }
-    select.push(if is_in_order {
-        " ORDER BY created_at"
-    } else {
-        ""
-    });
+    if is_in_order {
+        select.push(" ORDER BY created_at");
+    }
     select.push(&format!(" LIMIT {CHUNK}"));
     select
 }

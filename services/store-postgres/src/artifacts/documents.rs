@@ -311,13 +311,14 @@ async fn index_some(
 ) -> Result<Vec<String>, Failure> {
     let wanted = match after {
         Some(id) => fragment!("a.artifact_id > ?", Bind::text(id)),
-        None => Fragment::new("d.id IS NULL"),
+        None => Fragment::new("d.artifact_id IS NULL"),
     };
     // Raw SQL for FOR UPDATE OF one table. The owner is a value and there is no subquery, because only then does Citus
-    // recognise that all rows are on one server, and lock them. The statement is planned each time, because it runs
-    // only when the database is opened.
+    // recognise that all rows are on one server, and lock them. The condition on `artifact_id`, which is compared in the
+    // join, makes it an anti join that reads in order. With another column, all of the owner's artifacts would be sorted
+    // for each batch. The statement is planned each time, because it runs only when the database is opened.
     let select = fragment!(
-        "SELECT a.artifact_id, a.created_at, v.version, v.title, v.metadata::text AS metadata, v.content, d.id IS NULL AS is_stale \
+        "SELECT a.artifact_id, a.created_at, v.version, v.title, v.metadata::text AS metadata, v.content, d.artifact_id IS NULL AS is_stale \
          FROM context.artifacts AS a JOIN context.artifact_versions AS v ON v.owner_id = a.owner_id AND v.artifact_id = a.artifact_id \
          AND v.version = a.version LEFT JOIN context.artifact_documents AS d ON d.owner_id = a.owner_id \
          AND d.artifact_id = a.artifact_id AND d.version = a.version WHERE a.owner_id = ? AND {wanted} \

@@ -154,10 +154,10 @@ fn violates(error: &DieselError, index: &str) -> bool {
         })
 }
 
-/// Whether the server names this index. Citus passes on only a worker's message. In it the index has the number of the
-/// shard: `entries_pkey_102008`.
+/// Whether the server names this index. With Citus it has the number of the shard: `entries_pkey_102008`. Of an error of
+/// another server, Citus passes on only the message.
 fn names(constraint: Option<&str>, message: &str, index: &str) -> bool {
-    constraint.map_or_else(|| message.contains(index), |name| name == index)
+    constraint.unwrap_or(message).contains(index)
 }
 
 fn is_io(error: &tokio_postgres::Error) -> bool {
@@ -355,6 +355,7 @@ mod tests {
         let on_a_shard = r#"duplicate key value violates unique constraint "entries_pkey_102008""#;
         for (constraint, message, expected) in [
             (Some(ENTRY_IDS), "", true),
+            (Some("entries_pkey_102008"), "", true),
             (Some("images_pkey"), on_a_shard, false),
             (None, on_a_shard, true),
             (None, "duplicate key", false),

@@ -109,15 +109,19 @@ async fn another_language_indexes_every_entry_again() {
     let mut found = Vec::new();
     let client = database.connect().await;
     client
-        .batch_execute("CREATE TEXT SEARCH CONFIGURATION \"My Words\" (COPY = catalan)")
+        .batch_execute(
+            "CREATE TEXT SEARCH CONFIGURATION \"My Words\" (COPY = catalan); \
+             CREATE TEXT SEARCH CONFIGURATION \"my.words\" (COPY = catalan)",
+        )
         .await
-        .expect("the configuration is made");
-    // Two languages that `context-text` stems, and two that only the server stems.
+        .expect("the configurations are made");
+    // Two languages that `context-text` stems, and three that only the server stems.
     for (language, ours, word) in [
         ("english", Language::English, "houses"),
         ("german", Language::German, "Haus"),
         ("catalan", Language::Unstemmed, "gat"),
         ("My Words", Language::Unstemmed, "gat"),
+        ("my.words", Language::Unstemmed, "gat"),
     ] {
         let mut config = config(database.url());
         config.language = language.to_owned();
@@ -177,7 +181,13 @@ async fn another_language_indexes_every_entry_again() {
     }
     assert_eq!(
         found,
-        [["a house"], ["viele Häuser"], ["dos gats"], ["dos gats"]]
+        [
+            ["a house"],
+            ["viele Häuser"],
+            ["dos gats"],
+            ["dos gats"],
+            ["dos gats"]
+        ]
     );
 }
 

@@ -145,8 +145,8 @@ impl Vectors {
         true
     }
 
-    /// Puts a set into use. The one that it replaces may be searched for a while. After the switch no
-    /// set is being built.
+    /// Puts a set into use. The one that it replaces may be searched for a while. After the switch no set is being
+    /// built.
     fn switch(&self, set: Arc<Set>) {
         let mut sets = self.write();
         sets.building = None;
