@@ -22,8 +22,8 @@ const MAX_FIELDS: i64 = 1000;
 const MAX_OBJECTS: u32 = 10_000;
 /// Longer metadata is not read, so that one call reads at most 41 MB of text.
 const MAX_OBJECT_BYTES: u32 = 4096;
-/// Counted keys take at most this many bytes for each byte of metadata, and values fewer: a field has at least 6 bytes of
-/// JSON, and its path at most 512 bytes and an overhead of 100.
+/// Counted keys take at most this many bytes for each byte of metadata, and values fewer: a field has at least 6 bytes
+/// of JSON, and its path at most 512 bytes and an overhead of 100.
 const COUNTED_PER_BYTE: usize = 102;
 /// Maximum number of characters of a prefix.
 const MAX_PREFIX_CHARS: usize = 256;
