@@ -119,8 +119,8 @@ impl Artifacts {
     /// results of a hybrid search, best first.
     ///
     /// # Errors
-    /// `INVALID_ARGUMENT`; `RESULT_TOO_LARGE`; `SCOPE_MISSING` without `read`; the store's errors; with `mode: ranked`
-    /// those of a hybrid search.
+    /// `INVALID_ARGUMENT`; `RESULT_TOO_LARGE`; `OVERLOADED`; `SCOPE_MISSING` without `read`; the store's errors; with
+    /// `mode: ranked` those of a hybrid search.
     pub async fn search_artifacts(
         &self,
         caller: &Caller,
@@ -234,20 +234,26 @@ impl Artifacts {
         let found = self.retrieval.hybrid_search(caller, request).await?;
         let hit = |hit: HybridHit| match hit {
             HybridHit::Context(_) => None,
-            HybridHit::Artifact(hit) => Some(ArtifactHit {
-                id: hit.artifact_id,
-                title: hit.title,
-                content_preview: cut(hit.text_content),
-                metadata: hit.metadata.to_object().unwrap_or_default(),
-                path: hit.path,
-                relevance_context: relevance_context.clone(),
-                created_at: hit.created_at,
-                relevance: hit.relevance,
-                snippet: hit.snippet,
-            }),
+            HybridHit::Artifact(hit) => {
+                Some(parsed(caller, &hit.metadata).map(|metadata| ArtifactHit {
+                    id: hit.artifact_id,
+                    title: hit.title,
+                    content_preview: cut(hit.text_content),
+                    metadata,
+                    path: hit.path,
+                    relevance_context: relevance_context.clone(),
+                    created_at: hit.created_at,
+                    relevance: hit.relevance,
+                    snippet: hit.snippet,
+                }))
+            }
         };
         Ok(SearchArtifactsReply {
-            result: found.results.into_iter().filter_map(hit).collect(),
+            result: found
+                .results
+                .into_iter()
+                .filter_map(hit)
+                .collect::<Result<_>>()?,
             has_more: found.has_more,
             revision: found.revision,
         })

@@ -22,6 +22,9 @@ const MAX_FIELDS: i64 = 1000;
 const MAX_OBJECTS: u32 = 10_000;
 /// Longer metadata is not read, so that one call reads at most 41 MB of text.
 const MAX_OBJECT_BYTES: u32 = 4096;
+/// Counted keys take at most this many bytes for each byte of metadata, and values fewer: a field has at least 6 bytes
+/// of JSON, and its path at most 512 bytes and an overhead of 100.
+const COUNTED_PER_BYTE: usize = 102;
 /// Maximum number of characters of a prefix.
 const MAX_PREFIX_CHARS: usize = 256;
 /// Default number of days in one reply.
@@ -244,7 +247,8 @@ impl Contexts {
         let texts = sample.objects.iter().flatten();
         let bytes: usize = texts.map(|text| text.as_str().len()).sum();
         // The texts, and what is counted in them.
-        caller.memory.take((bytes + MAX_KEY_BYTES) as u64)?;
+        let counted = MAX_KEY_BYTES.min(bytes.saturating_mul(COUNTED_PER_BYTE));
+        caller.memory.take((bytes + counted) as u64)?;
         let memory = caller.memory.clone();
         // Parsing 41 MB takes too long for an async thread.
         let counting = tokio::task::spawn_blocking(move || {

@@ -202,7 +202,7 @@ async fn lists_of_metadata_and_checks_of_threads_count_the_metadata_that_they_re
     let entry = json!({"thread_id": "t", "source": "user", "text": "a", "metadata": metadata});
     service.store_unseen(entry).await;
     let contexts = &service.engine.contexts;
-    for (room, refused) in [(1_000_000, Some(Reason::Overloaded)), (100_000_000, None)] {
+    for (room, refused) in [(100_000, Some(Reason::Overloaded)), (1_000_000, None)] {
         let listed = contexts
             .list_metadata_keys(
                 &caller_with(room, Reach::All),
