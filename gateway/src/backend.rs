@@ -351,10 +351,11 @@ pub fn connection_failure(status: &tonic::Status) -> Option<ConnectionFailure> {
     } else {
         // Without a source and details the status is of a proxy, which may have passed the request on before. tonic
         // makes such a status of an HTTP status, whose number ends the message, and of a reply that was cut off. A
-        // proxy that responds with a status below 500 has refused the request.
+        // proxy that responds with an HTTP status below 500 has refused the request. Other messages can end with a
+        // number too, such as that of a system's error.
         let is_proxys = || {
-            let http = status.message().rsplit(' ').next();
-            let http = http.and_then(|http| http.parse::<u16>().ok());
+            let http = status.message().rsplit_once("HTTP status code ");
+            let http = http.and_then(|(_, http)| http.parse::<u16>().ok());
             status.details().is_empty()
                 && matches!(
                     status.code(),
@@ -420,6 +421,8 @@ mod tests {
             tonic::Status::unavailable(format!("{mapped} 502")),
             tonic::Status::unknown(format!("{mapped} 524")),
             tonic::Status::unknown("protocol error: missing grpc-status trailer"),
+            // Envoy's, with the number of ECONNREFUSED.
+            tonic::Status::unavailable("delayed connect error: 111"),
         ] {
             assert_eq!(connection_failure(&status), Some(ConnectionFailure::Broken));
             let write = backend.error(&status, true);

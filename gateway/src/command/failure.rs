@@ -1,11 +1,12 @@
 //! Why a command failed, and the exit code that says so.
 
-use std::io::{self, Write as _};
+use std::io;
 use std::process::ExitCode;
 
 use context_model::{Error, Reason};
 
 use super::inert::one_line;
+use crate::stderr::announce;
 
 /// Why a command failed.
 #[derive(Debug)]
@@ -81,7 +82,7 @@ impl From<io::Error> for Failure {
 
 /// Writes a line to stderr. A failed write is ignored, because there is no other place to report it.
 pub fn note(sentence: &str) {
-    let _ = writeln!(io::stderr(), "context-gateway: {}", one_line(sentence));
+    announce(&format!("context-gateway: {}", one_line(sentence)));
 }
 
 #[cfg(test)]

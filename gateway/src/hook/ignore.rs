@@ -8,8 +8,11 @@ use super::project::Project;
 
 /// The name of the file in a project's root.
 pub const FILE: &str = ".contextignore";
-/// Characters that a path in a text does not have: quotes, brackets, punctuation, and the `*` around bold text.
-const EDGES: &str = "\"'`()[]{}<>,;:=|*“”„‘’«»，。：；、！？（）「」『』【】";
+/// Characters that a path in a text does not have: quotes, brackets and punctuation.
+const EDGES: &str = "\"'`()[]{}<>,;:=|";
+/// Characters that a path may have, or that stand beside one: the `*` around bold text, and quotes, brackets and
+/// punctuation beyond ASCII.
+const MAYBE_EDGES: &str = "*“”„‘’«»，。：；、！？（）「」『』【】";
 
 /// The rules for one project. A rule has the syntax of `.gitignore`, without named classes such as `[:digit:]`.
 #[derive(Debug, Clone, Default)]
@@ -89,7 +92,12 @@ impl Ignored {
         }
         let root = root.to_string_lossy();
         let is_edge = |c: char| c.is_whitespace() || EDGES.contains(c);
+        let parts = |word: &'t str| {
+            let parts = word.split(|c: char| MAYBE_EDGES.contains(c));
+            std::iter::once(word).chain(parts.filter(move |part| part.len() < word.len()))
+        };
         text.split(is_edge)
+            .flat_map(parts)
             .map(|word| {
                 word.trim_start_matches('@')
                     .trim_end_matches(['.', '?', '!'])
@@ -332,7 +340,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let project = project(
             dir.path(),
-            "# mine\n/private/\n*.pem\nconf/**/prod.toml\n!public.pem\n",
+            "# mine\n/private/\n*.pem\nconf/**/prod.toml\n!public.pem\nreport（final）.md\n",
         );
         let of = |path: &str| Ignored::of(&project, &dir.path().join(path), &[]);
         assert!(of("private/deep").excludes_directory());
@@ -345,6 +353,8 @@ mod tests {
             "in `conf/a/b/prod.toml`?",
             "**private/notes.md** says",
             "“private/notes.md” says",
+            "请看「private/notes.md」。",
+            "the report（final）.md",
             &format!("open file://{}/private/x", project.root.display()),
             &format!("open {}/private/x", project.root.display()),
         ] {

@@ -198,6 +198,10 @@ mod tests {
                 "sshpass -p '[removed: password]' ssh h",
             ),
             (
+                "run: 'sshpass -p ''red fox 9'' ssh h'",
+                "run: 'sshpass -p ''[removed: password]'' ssh h'",
+            ),
+            (
                 "curl -sSu ann:Geheim99 h",
                 "curl -sSu ann:[removed: password] h",
             ),

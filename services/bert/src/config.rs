@@ -160,12 +160,14 @@ pub(crate) fn check_modules(directory: &Path) -> Result<(), ModelError> {
 /// Maximum number of tokens per text that the directory configures, special tokens included.
 pub(crate) fn max_tokens(directory: &Path, config: &Config) -> Result<usize, ModelError> {
     let sentence: Option<SentenceFile> = parse(&directory.join("sentence_bert_config.json"))?;
-    // sentence-transformers 5.4 and later write the maximum only here.
-    let tokenizer: Option<TokenizerFile> = parse(&directory.join("tokenizer_config.json"))?;
-    let of_tokenizer = || Some(tokenizer?.model_max_length? as usize);
-    Ok(sentence
-        .and_then(|file| file.max_seq_length)
-        .or_else(of_tokenizer)
+    let max = match sentence.and_then(|file| file.max_seq_length) {
+        Some(max) => Some(max),
+        // sentence-transformers 5.4 and later write the maximum only here.
+        None => parse::<TokenizerFile>(&directory.join("tokenizer_config.json"))?
+            .and_then(|file| file.model_max_length)
+            .map(|max| max as usize),
+    };
+    Ok(max
         .unwrap_or(config.max_position_embeddings)
         .clamp(8, config.max_position_embeddings))
 }

@@ -112,8 +112,12 @@ fn flag_of_user(flag: &str) -> Option<usize> {
 /// The argument from `at` on: a word, or all that stands between two quotes.
 fn argument_after(line: &str, at: usize) -> Range<usize> {
     let word = word_after(line, at);
-    // `ssh-keygen -N "" -f FILE`
-    if line[at..word.start].contains("\"\"") || line[at..word.start].contains("''") {
+    // `ssh-keygen -N "" -f FILE`. In `''red fox''`, as YAML has it in a string, the quotes belong to the value.
+    let given = line[at..].trim_start();
+    let after_quotes = given
+        .strip_prefix("\"\"")
+        .or_else(|| given.strip_prefix("''"));
+    if after_quotes.is_some_and(|rest| rest.is_empty() || rest.starts_with(char::is_whitespace)) {
         return word.start..word.start;
     }
     let before = line[at..word.start].chars().next_back();
