@@ -190,7 +190,7 @@ export function Conversation({ thread, until, at, back }: Props) {
       )}
       {part && (
         <div class="entries talk" ref={list}>
-          {part.earlier && <Sentinel key={`earlier ${part.entries[0]?.id ?? 0}`} onSeen={() => extend("earlier")} />}
+          {part.earlier && <Sentinel key={`earlier ${loads.current} ${part.entries[0]?.id ?? 0}`} onSeen={() => extend("earlier")} />}
           {part.entries.map((entry, i) => {
             const day = dayOf(entry.created_at);
             const previous = part.entries[i - 1];
@@ -201,7 +201,7 @@ export function Conversation({ thread, until, at, back }: Props) {
               </Fragment>
             );
           })}
-          {part.later && <Sentinel key={`later ${newest?.id ?? 0}`} onSeen={() => extend("later")} />}
+          {part.later && <Sentinel key={`later ${loads.current} ${newest?.id ?? 0}`} onSeen={() => extend("later")} />}
         </div>
       )}
       {part?.later && (
