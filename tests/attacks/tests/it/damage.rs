@@ -333,7 +333,7 @@ async fn no_changed_content_of_a_damaged_file_is_served_as_good_and_verify_names
         (
             "a zeroed page of an image",
             Box::new(|file| zero(file, b"IMAGE LINE 001000")),
-            vec!["images after [] cannot be read".to_owned()],
+            vec!["images cannot be read".to_owned()],
         ),
         (
             "the type of an image",
