@@ -22,7 +22,7 @@ impl Limits {
     pub const MAX_RANKED_OFFSET: i64 = 10_000;
     /// Largest context id. JavaScript represents integers below 2^53 exactly.
     pub const MAX_ID: i64 = (1 << 53) - 1;
-    /// Longest search query, in characters.
+    /// Longest query of a full-text, semantic or hybrid search, in characters.
     pub const MAX_QUERY_CHARS: usize = 10_000;
 
     /// The limits for these settings; sizes in megabytes (1024 × 1024 bytes).
@@ -49,7 +49,8 @@ impl Default for Limits {
 }
 
 /// The largest message in bytes: `max(64 MiB, 1.4 × MAX_TOTAL_SIZE_MB + 16 MiB)`. The factor allows for what base64 and
-/// JSON add to image bytes. tonic, axum, rmcp and the stdio transport all use this limit.
+/// JSON add to image bytes. tonic and axum use this limit. rmcp and the stdio transport use a smaller one if
+/// GATEWAY_REQUEST_MEMORY_MB has no room for so large a request.
 #[must_use]
 pub const fn max_message_bytes(max_total_size_mb: u64) -> usize {
     let mib = 1024 * 1024;

@@ -1,7 +1,7 @@
 //! The query tree.
 
-/// Maximum number of terms in a query. Boolean mode rejects more. The other modes use the first distinct ones, in a
-/// phrase the first ones, unless [`Parsed::rarest`] chooses others for a query in [`Mode::Match`](crate::Mode::Match).
+/// Maximum number of terms in a query. Boolean mode rejects more. Phrase mode uses the first terms, and the other modes
+/// the first distinct ones. [`Parsed::rarest`] can replace those of [`Mode::Match`](crate::Mode::Match) by rarer ones.
 pub const MAX_TERMS: usize = 64;
 
 /// Maximum number of terms in [`Parsed::candidates`].

@@ -11,8 +11,8 @@
 //!   little, and a word that does not occur cannot be matched.
 //!
 //! tests/retrieval/fit_relevance.py fitted the weights on the tuning halves of the evaluation sets
-//! (docs/benchmarks.md). A store of two entries has no meaningful mean or spread, so both start from the values of an
-//! average store. The share of these values is one of the features.
+//! (docs/benchmarks.md), except those for entries without a similarity. A store of two entries has no meaningful mean
+//! or spread, so both start from the values of an average store. The share of these values is one of the features.
 
 use std::collections::{HashMap, HashSet};
 
