@@ -113,14 +113,16 @@ trait Lanes: Copy {
     unsafe fn prefetch(from: *const f32);
 }
 
-/// Computes the outputs of `ROWS` rows with `VECTORS` registers for each row. All sums stay in registers.
+/// Computes the outputs of `ROWS` rows with `VECTORS` registers for each row. With AVX2 and AVX-512 all sums stay in
+/// registers.
 ///
 /// # Safety
 /// The processor must have the instructions of `V`. The rows, the panel and the bias must be readable and the outputs
 /// writable.
 #[inline(always)]
 unsafe fn compute<V: Lanes, const VECTORS: usize, const ROWS: usize>(tile: &Tile) {
-    // SAFETY: the caller guarantees that there is a float at each address. A prefetch does not access memory.
+    // SAFETY: the caller guarantees that there is a float at each address that is read or written. A prefetch is only a
+    // hint: its address may lie outside the panel.
     unsafe {
         let mut bias = [V::all(0.0); VECTORS];
         for (vector, bias) in bias.iter_mut().enumerate() {
