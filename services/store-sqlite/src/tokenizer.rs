@@ -44,8 +44,8 @@ pub fn register() {
     });
 }
 
-/// Prepares a new connection: registers the tokenizer and the functions of `bm25.rs`, keeps statements prepared, and
-/// makes reads cancellable.
+/// Prepares a new connection: registers the tokenizer and the functions of `bm25.rs`, keeps SQLite from compiling
+/// prepared statements again, and makes reads cancellable.
 unsafe extern "C" fn initialise(
     db: *mut ffi::sqlite3,
     _message: *mut *mut c_char,

@@ -224,7 +224,8 @@ fn access(
 }
 
 /// The number of rows up to which an index is read. With `n` entries and a page that ends at rank `p`, a filter that
-/// √(n·p) rows satisfy fills the page after reading about √(n·p) rows newest first. At the bound both ways cost the same.
+/// √(n·p) rows satisfy fills the page after reading about √(n·p) rows newest first. At the bound both ways cost the
+/// same.
 fn probe_bound(page: Page, entries: i64) -> usize {
     let wanted = u64::from(page.limit).saturating_add(page.offset).max(1);
     let rows = u64::try_from(entries)
