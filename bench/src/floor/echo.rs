@@ -1,4 +1,4 @@
-//! The floor of a call: a server that echoes the bytes it receives, with tonic and with axum.
+//! The floor of a call: a server that echoes what it receives, bytes with tonic and parsed JSON with axum.
 
 use std::net::SocketAddr;
 use std::path::Path;

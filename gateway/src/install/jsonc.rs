@@ -1,4 +1,4 @@
-//! Changes one member of a JSON file with comments and leaves the rest of the file unchanged.
+//! Changes a member or array elements in a JSON file with comments and leaves the rest of the file unchanged.
 //!
 //! The file is parsed into a syntax tree whose nodes include comments, white space and commas. So unchanged parts are
 //! written exactly as they were read.

@@ -1,5 +1,5 @@
-//! `context-service reembed`: switches to another embedding model. If a service serves the
-//! database, it does the work and uses the new model from then on. Otherwise this process does it.
+//! `context-service reembed`: switches to another embedding model. If a service listens on the configured socket, it
+//! does the work and uses the new model from then on. Otherwise this process does the work.
 
 #![expect(
     clippy::disallowed_methods,
@@ -63,7 +63,7 @@ enum ReembedRequest {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(tag = "state", rename_all = "snake_case")]
 enum Status {
-    /// No switch is running.
+    /// No switch was started since the service started.
     Idle,
     /// Entries are being embedded.
     Running { embedded: i64, entries: i64 },
@@ -111,10 +111,10 @@ impl ModelSwitch {
         self.last().status = status;
     }
 
-    /// Starts a switch, unless the one to this model is running.
+    /// Starts a switch, unless one with these flags is running.
     ///
     /// # Errors
-    /// `FEATURE_UNAVAILABLE` while a switch to another model is running.
+    /// `FEATURE_UNAVAILABLE` while a switch with other flags is running; `INVALID_ARGUMENT` if the flags are malformed.
     fn begin(&self, flags: Vec<String>) -> Result<(), Error> {
         let arguments = std::iter::once("context-service")
             .chain(flags.iter().map(String::as_str))
@@ -166,7 +166,7 @@ impl ModelSwitch {
     }
 }
 
-/// Responds to a command with the progress.
+/// Handles a command's request and responds with the progress.
 pub async fn reembed(State(switch): State<ModelSwitch>, request: Request) -> Response {
     if !Origin::is_unix(&request) {
         return rest::not_found(request).await.into_response();
@@ -204,7 +204,7 @@ async fn run(
         ),
         Reembedded::Now { refused } => {
             format!(
-                "semantic search now uses {name}; {refused} entries could not be embedded, and the log names them; start every service with these settings from now on"
+                "semantic search now uses {name}; {refused} entries could not be embedded, and the log names them at LOG_LEVEL=WARNING; start every service with these settings from now on"
             )
         }
     })

@@ -90,7 +90,7 @@ pub fn check_media_type(headers: &HeaderMap) -> Result<(), Error> {
     if json {
         return Ok(());
     }
-    // Browsers send other media types across origins without a preflight.
+    // Browsers send some other media types, such as `text/plain`, across origins without a preflight.
     Err(Error::new(
         Reason::UnsupportedMediaType,
         "the body must be JSON with `Content-Type: application/json`",

@@ -11,7 +11,7 @@ use context_test_support::Home;
 use crate::process::{program, run};
 use crate::semantic::harness::model;
 
-/// Taken from the source of mcp-context-server, not from the table of the service.
+/// The names are taken from the source of mcp-context-server, not from the table of the service.
 const LIST: &str = include_str!("predecessor/names.txt");
 
 /// The lines of the list: the name, the kind, and for a renamed setting the words of its case (see [`renamed`]).
