@@ -154,11 +154,11 @@ export class ContextStore extends BaseStore {
     for await (const { namespace } of this.listed(longest)) {
       if (!conditions.every((condition) => meets(namespace, condition))) continue;
       const part = namespace.slice(0, op.maxDepth);
-      found.set(JSON.stringify(part), part);
+      found.set(part.join(":"), part);
     }
     const [offset, limit] = [op.offset ?? 0, op.limit ?? found.size];
-    const sorted = [...found.values()].sort((one, other) => one.join(":").localeCompare(other.join(":")));
-    return sorted.slice(offset, offset + limit);
+    const sorted = [...found].sort(([one], [other]) => one.localeCompare(other));
+    return sorted.slice(offset, offset + limit).map(([, namespace]) => namespace);
   }
 
   private async at(path: string): Promise<Schemas["Artifact"] | null> {
