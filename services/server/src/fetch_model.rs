@@ -5,6 +5,7 @@ use std::io::{IsTerminal as _, Write as _};
 use context_providers::fetch::{Fetchable, fetch};
 
 use crate::models::{cache_directory, choose_fetched};
+use crate::stderr::announce;
 
 /// The width of the progress bar in characters.
 const BAR: u64 = 40;
@@ -35,8 +36,7 @@ pub async fn fetch_model(model: &Fetchable, hub: &str) -> Result<String, String>
     })
     .await;
     if shown.is_some() {
-        // Not `eprintln!`, which panics if stderr is closed.
-        let _ = writeln!(std::io::stderr());
+        announce("\n");
     }
     outcome.map_err(|error| error.to_string())?;
     choose_fetched(&cache, model)

@@ -65,6 +65,7 @@ mod route;
 mod serve;
 mod socket;
 mod start_error;
+mod stderr;
 mod summaries;
 mod transport;
 mod verify;

@@ -11,6 +11,7 @@ use context_store_sqlite::{SqliteSource, SqliteTarget};
 
 use crate::cli::MigrateData;
 use crate::config::Config;
+use crate::stderr::announce;
 
 /// The width of the progress bar in characters.
 const BAR: u64 = 40;
@@ -153,7 +154,7 @@ impl Progress {
 
     pub(crate) fn end_line(&mut self) {
         if self.terminal && self.last.take().is_some() {
-            let _ = writeln!(std::io::stderr());
+            announce("\n");
         }
     }
 }

@@ -21,6 +21,7 @@ use crate::migrate_data::migrate_data;
 use crate::reembed::command as reembed;
 use crate::rest::document;
 use crate::serve::{Started, start};
+use crate::stderr::announce;
 use crate::verify::verify;
 use crate::{config, logging, models, page_port};
 
@@ -224,7 +225,7 @@ async fn serve(config: &Config, predecessor: &Predecessor) -> ExitCode {
         started = start(config) => started,
         // A start that indexes every entry again can take minutes. If it is interrupted, the next start repeats it.
         () = signals.next() => {
-            eprintln!("stopped by a signal before the start was complete");
+            announce("stopped by a signal before the start was complete\n");
             return ExitCode::SUCCESS;
         }
     };
@@ -300,11 +301,6 @@ fn variable_beyond_unicode() -> Option<String> {
     names
         .find(|name| matches!(std::env::var(name), Err(VarError::NotUnicode(_))))
         .map(str::to_owned)
-}
-
-/// Prints to stderr. Unlike `eprint!` it does not panic if that fails, such as on a full disk.
-fn announce(text: &str) {
-    let _ = std::io::stderr().write_all(text.as_bytes());
 }
 
 /// The signals that end the program.

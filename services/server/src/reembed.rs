@@ -35,6 +35,7 @@ use crate::problem::Problem;
 use crate::rerankers;
 use crate::rest;
 use crate::start_error::StartError;
+use crate::stderr::announce;
 
 /// The route of the command. Only the Unix socket serves it, to which only the user of the
 /// service and root can connect.
@@ -328,7 +329,7 @@ impl Bar {
             .take()
             .is_some()
         {
-            let _ = writeln!(std::io::stderr());
+            announce("\n");
         }
     }
 }

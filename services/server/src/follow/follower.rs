@@ -87,7 +87,7 @@ impl Follower {
                     tracing::warn!(source, %why, "The copy reads everything again");
                     is_new = true;
                 }
-                // LOG_LEVEL hides warnings by default, and whoever makes a copy waits for it.
+                // LOG_LEVEL hides warnings by default, and the operator waits for the copy.
                 Ended::Cut(why) if self.position.borrow().is_none() => {
                     tracing::error!(source, %why, "There is no copy yet, because the source could not be read; will retry")
                 }

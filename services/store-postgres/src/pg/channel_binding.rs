@@ -1,5 +1,5 @@
-//! Channel binding: a login with SCRAM proves that the client and the server see the same certificate, so nobody between
-//! them can relay the login.
+//! Channel binding: a login with SCRAM proves that the client and the server see the same certificate, so a program
+//! between them cannot relay the login.
 //!
 //! PostgreSQL has one type, `tls-server-end-point`: the server's certificate, hashed with the hash function of its
 //! signature (<https://www.rfc-editor.org/rfc/rfc5929#section-4.1>).
