@@ -51,7 +51,9 @@ impl Shared {
 /// The outcomes that one writer received, for each text it sent.
 #[derive(Default)]
 struct Outcomes {
-    acknowledged: BTreeMap<i64, String>,
+    /// The id of each acknowledged text. The texts are unique. An id is not: the standby may give out the id of a
+    /// write that it lost a second time.
+    acknowledged: BTreeMap<String, i64>,
     refused: BTreeSet<String>,
     unknown: BTreeSet<String>,
     after: usize,
@@ -84,7 +86,7 @@ async fn write(client: Grpc, writer: usize, shared: Arc<Shared>) -> Outcomes {
             let promoted = shared.promoted.lock().expect("no thread panics").is_some();
             match store(&client, &request, (writer < WITH_KEY).then_some(&*text)).await {
                 Ok(id) => {
-                    outcomes.acknowledged.insert(id, text);
+                    outcomes.acknowledged.insert(text, id);
                     shared.acknowledged.fetch_add(1, Ordering::SeqCst);
                     if promoted {
                         outcomes.after += 1;
@@ -268,7 +270,7 @@ async fn check(standby: &Server, outcomes: &Outcomes) {
     let lost: Vec<_> = outcomes
         .acknowledged
         .iter()
-        .filter(|(id, text)| stored.get(id) != Some(*text))
+        .filter(|(text, id)| stored.get(id) != Some(*text))
         .collect();
     assert!(
         lost.is_empty(),
@@ -285,7 +287,7 @@ async fn check(standby: &Server, outcomes: &Outcomes) {
     assert!(back.is_empty(), "refused, but stored: {back:?}");
     let sent: BTreeSet<&String> = outcomes
         .acknowledged
-        .values()
+        .keys()
         .chain(&outcomes.unknown)
         .collect();
     let unexpected: Vec<_> = texts.difference(&sent).collect();
