@@ -40,12 +40,16 @@ async fn one_pass_gives_what_two_give() {
         .expect("embedded");
     assert_eq!((alone.len(), tokens.len(), together.len()), (3, 3, 3));
     for ((alone, tokens), together) in alone.iter().zip(&tokens).zip(&together) {
-        let difference = alone
-            .iter()
-            .zip(&together.vector)
-            .map(|(a, b)| (a - b).abs())
-            .fold(0.0, f32::max);
-        assert!(difference < 1e-5, "{difference}");
+        assert_eq!(alone.len(), together.vector.len());
+        // `all` rather than the largest difference, since `f32::max` ignores NaN.
+        assert!(
+            alone
+                .iter()
+                .zip(&together.vector)
+                .all(|(a, b)| (a - b).abs() < 1e-5),
+            "{alone:?} {:?}",
+            together.vector
+        );
         let codes = together
             .tokens
             .as_ref()

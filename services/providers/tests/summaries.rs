@@ -66,7 +66,7 @@ async fn every_provider_gets_the_request_that_it_documents_and_its_response_is_r
                 "/chat/completions",
                 "/messages/1/content",
                 "/max_completion_tokens",
-                "authorization: bearer",
+                "authorization: bearer key-of-the-test",
             ),
             SummaryDialect::Anthropic => (
                 "/v1/messages",
