@@ -221,7 +221,10 @@ async fn a_refusal_is_not_tried_again_and_the_key_is_in_no_message() {
             400,
             json!({"message": "invalid request: list of documents must not be empty"}),
         ),
-        (401, json!({"detail": "Provided API key is invalid."})),
+        (
+            401,
+            json!({"detail": "Provided API key key-of-the-test is invalid."}),
+        ),
         (404, json!({"message": "model 'm' not found"})),
         (
             422,
@@ -305,13 +308,14 @@ async fn an_address_or_key_that_cannot_be_used_is_named_at_once() {
         key: Some(Secret::new(key)),
         timeout: Duration::from_secs(1),
     };
-    for (url, key) in [
-        ("", "k"),
-        ("ftp://host", "k"),
-        ("http://host?x=1", "k"),
-        ("http://host", "line\nbreak"),
+    for (url, key, named) in [
+        ("", "k", "``"),
+        ("ftp://host", "k", "ftp://host"),
+        ("http://host?x=1", "k", "http://host"),
+        ("http://host", "line\nbreak", "key"),
     ] {
         let error = HttpReranker::new(&access(url, key), RerankDialect::Tei, "m").unwrap_err();
+        assert!(error.contains(named), "{error}");
         assert!(!error.contains("line"), "{error}");
     }
 }

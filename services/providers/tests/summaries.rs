@@ -77,6 +77,10 @@ async fn every_provider_gets_the_request_that_it_documents_and_its_response_is_r
         };
         assert_eq!(seen.path, path);
         assert!(seen.head.contains(header), "{}", seen.head);
+        if dialect == SummaryDialect::Anthropic {
+            let key = "x-api-key: key-of-the-test";
+            assert!(seen.head.contains(key), "{}", seen.head);
+        }
         assert_eq!(seen.body.pointer(text), Some(&json!("A long story")));
         assert_eq!(
             (seen.body.pointer(tokens), &seen.body["model"]),
@@ -103,7 +107,8 @@ async fn overload_is_tried_again_and_a_refusal_is_not() {
     assert_eq!(server.count(), 3);
     for status in [400, 401, 403, 404, 413, 422] {
         let server = Server::start(move |_, _| {
-            Reply::Status(status, &[], json!({"error": {"message": "no"}}))
+            let message = "not with key-of-the-test";
+            Reply::Status(status, &[], json!({"error": {"message": message}}))
         })
         .await;
         let error = summarizer(&server.url, SummaryDialect::OpenAi)

@@ -82,10 +82,15 @@ pub fn seed() -> u64 {
 }
 
 /// Number of repetitions of a test: the environment variable, or a small default for every run.
+///
+/// # Panics
+///
+/// When the variable is not a number.
 #[must_use]
 pub fn rounds(variable: &str, usual: usize) -> usize {
-    std::env::var(variable)
-        .ok()
-        .and_then(|rounds| rounds.parse().ok())
-        .unwrap_or(usual)
+    std::env::var(variable).map_or(usual, |rounds| {
+        rounds
+            .parse()
+            .unwrap_or_else(|error| panic!("{variable}={rounds}: {error}"))
+    })
 }
