@@ -27,7 +27,8 @@ const LIMIT: Duration = Duration::from_secs(10);
 struct Shared {
     stop: AtomicBool,
     acknowledged: AtomicUsize,
-    refused: AtomicUsize,
+    /// The writers that were refused at least once.
+    refused: Mutex<BTreeSet<usize>>,
     /// Errors are expected from now on.
     crashed: AtomicBool,
     /// When the standby was promoted. Only writes that begin later are counted.
@@ -103,7 +104,11 @@ async fn write(client: Grpc, writer: usize, shared: Arc<Shared>) -> Outcomes {
                         matches!(error.reason, Reason::StoreUnavailable | Reason::Overloaded),
                         "writer {writer}: {error:?}"
                     );
-                    shared.refused.fetch_add(1, Ordering::SeqCst);
+                    shared
+                        .refused
+                        .lock()
+                        .expect("no thread panics")
+                        .insert(writer);
                     tokio::time::sleep(Duration::from_millis(5)).await;
                     if writer >= WITH_KEY {
                         if is_unknown(&error) {
@@ -201,8 +206,9 @@ async fn a_failover_loses_no_acknowledged_write_and_needs_no_restart() {
     shared.crashed.store(true, Ordering::SeqCst);
     primary.crash().await;
     // Writing is impossible now, and every write is rejected at once.
-    wait_for("writers are refused", || {
-        (shared.refused.load(Ordering::SeqCst) >= WRITERS).then_some(())
+    wait_for("every writer is refused", || {
+        let refused = shared.refused.lock().expect("no thread panics").len();
+        (refused == WRITERS).then_some(())
     })
     .await;
     standby.promote().await;
