@@ -50,6 +50,7 @@ async fn requests_without_credentials_cannot_hold_all_connections() {
         stream.send(bytes::Bytes::from_static(&[0]), false).await;
         held.push((connection, stream));
     }
+    assert!(!held.is_empty(), "no stream was opened");
     target
         .assert_bystander_is_served("while reflection streams are held")
         .await;
