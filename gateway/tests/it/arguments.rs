@@ -252,12 +252,17 @@ async fn each_call_is_one_request_that_carries_everything_over_stdio() {
         let setup = setup(Credentials::Own(None));
         let mut pipe = Pipe::open(&setup, era).await;
         pipe.call("get_statistics", json!({})).await;
+        let mut calls = setup.fake.seen().len();
         for (tool, full, small) in corpus() {
             for arguments in [full, small] {
                 let result = pipe.call(tool, arguments.clone()).await;
                 check(tool, &result);
+                calls += 1;
+                let seen = setup.fake.seen();
+                assert_eq!(seen.len(), calls, "{era:?} {tool} made one request");
+                assert_eq!(seen[calls - 1].operation, tool);
                 assert_eq!(
-                    without_nulls(&setup.fake.seen().pop().unwrap().request),
+                    without_nulls(&seen[calls - 1].request),
                     expected_request(tool, &arguments),
                     "{era:?} {tool}"
                 );
