@@ -121,11 +121,12 @@ async fn each_owner_has_a_feed_of_its_own(store: &dyn Store) {
     assert_eq!(feed(store, &other, 1, 10).await, Feed::of_no_owner());
     entry("mine").store(store, 0).await;
     entry("theirs").store_for(store, &other, 0).await;
+    entry("theirs, too").store_for(store, &other, 1).await;
     let (mine, theirs) = (
         feed(store, &me(), 1, 10).await,
         feed(store, &other, 1, 10).await,
     );
-    assert_eq!((mine.changes.len(), theirs.changes.len()), (1, 1));
+    assert_eq!((mine.changes.len(), theirs.changes.len()), (1, 2));
     assert!(!mine.incarnation.is_empty() && !theirs.incarnation.is_empty());
     assert_ne!(mine.incarnation, theirs.incarnation);
 }
