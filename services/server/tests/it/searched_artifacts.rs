@@ -125,21 +125,27 @@ async fn a_search_sees_the_artifact_that_the_last_write_left() {
         assert!(!finds(&service, &artifact).await);
         let path = format!("/v1/artifacts/{artifact}");
         let edit = json!({"edits": [{"old_str": "Nothing yet.", "new_str": LAST}]});
-        service.patch(&path, edit).send().await;
+        let reply = service.patch(&path, edit).send().await;
+        assert_eq!(reply.status.as_u16(), 200, "{}", reply.body);
         assert!(finds(&service, &artifact).await, "after an edit");
         let title = json!({"title": "tags and metadata"});
-        service.patch(&path, title).send().await;
+        let reply = service.patch(&path, title).send().await;
+        assert_eq!(reply.status.as_u16(), 200, "{}", reply.body);
         assert!(finds(&service, &artifact).await, "after another title");
-        let ranks = &hit(&service, &artifact, "tags and metadata").await["scores"];
+        let retitled = hit(&service, &artifact, "tags and metadata").await;
+        assert_eq!(retitled["title"], "tags and metadata", "{retitled}");
+        let ranks = &retitled["scores"];
         assert!(
             ranks["semantic_rank"].is_number(),
             "it has vectors: {ranks}"
         );
         let restore = service.post(&format!("{path}/versions/1/restore"), json!({}));
-        restore.send().await;
+        let reply = restore.send().await;
+        assert_eq!(reply.status.as_u16(), 200, "{}", reply.body);
         assert!(!finds(&service, &artifact).await, "after a restore");
         let restore = service.post(&format!("{path}/versions/2/restore"), json!({}));
-        restore.send().await;
+        let reply = restore.send().await;
+        assert_eq!(reply.status.as_u16(), 200, "{}", reply.body);
         assert!(finds(&service, &artifact).await, "after another one");
         service.begin_stop();
         service.stopped().await;
