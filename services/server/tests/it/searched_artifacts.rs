@@ -206,15 +206,20 @@ async fn a_search_of_artifacts_with_a_key_for_contexts_is_refused() {
                 .expect("a request"),
         )
         .await;
-    let reply = service
-        .post(
-            "/v1/contexts/search/hybrid",
-            json!({"query": "x", "include": ["artifacts"]}),
-        )
-        .header("authorization", &format!("Bearer {}", key.text))
-        .send()
-        .await;
-    assert_eq!(reply.status.as_u16(), 403, "{}", reply.json());
+    let including = |kind: &str| {
+        service
+            .post(
+                "/v1/contexts/search/hybrid",
+                json!({"query": "x", "include": [kind]}),
+            )
+            .header("authorization", &format!("Bearer {}", key.text))
+            .send()
+    };
+    let reply = including("artifacts").await;
+    assert_eq!(reply.status.as_u16(), 403, "{}", reply.body);
+    assert_eq!(reply.reason(), "SCOPE_MISSING", "{}", reply.body);
+    let reply = including("contexts").await;
+    assert_eq!(reply.status.as_u16(), 200, "{}", reply.body);
 }
 
 #[tokio::test(flavor = "multi_thread")]
