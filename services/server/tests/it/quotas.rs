@@ -157,9 +157,17 @@ async fn a_retry_gets_its_reply_when_the_quota_is_reached() {
                 .header("idempotency-key", key)
                 .send()
         };
-        for (path, body) in [
-            ("/v1/contexts", entry("first")),
-            ("/v1/artifacts", json!({"content": "# Plan"})),
+        for (path, body, limit) in [
+            (
+                "/v1/contexts",
+                entry("first"),
+                "1 of at most 1 context entries",
+            ),
+            (
+                "/v1/artifacts",
+                json!({"content": "# Plan"}),
+                "1 of at most 1 artifacts",
+            ),
         ] {
             let first = keyed(path, body.clone(), path).await;
             assert_eq!(first.status, StatusCode::CREATED, "{}", first.body);
@@ -170,7 +178,7 @@ async fn a_retry_gets_its_reply_when_the_quota_is_reached() {
                 "the retry of {path}"
             );
             let new = keyed(path, body, "another-key").await;
-            assert!(refused(&new, "1 of at most 1"), "{}", new.body);
+            assert!(refused(&new, limit), "{}", new.body);
         }
     }
 }
