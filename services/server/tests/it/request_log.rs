@@ -227,6 +227,8 @@ async fn a_request_whose_client_left_has_a_line_too() {
     let head = "POST /v1/contexts HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n\
                 x-request-id: left\r\ncontent-length: 100\r\nexpect: 100-continue\r\n\r\n";
     let mut stream = std::net::TcpStream::connect(process.address()).unwrap();
+    let timeout = std::time::Duration::from_secs(30);
+    stream.set_read_timeout(Some(timeout)).unwrap();
     std::io::Write::write_all(&mut stream, head.as_bytes()).unwrap();
     // The service sends `100 Continue` when it starts to read the body.
     let mut begun = [0; 12];
