@@ -157,9 +157,17 @@ async fn a_retry_gets_its_reply_when_the_quota_is_reached() {
                 .header("idempotency-key", key)
                 .send()
         };
-        for (path, body) in [
-            ("/v1/contexts", entry("first")),
-            ("/v1/artifacts", json!({"content": "# Plan"})),
+        for (path, body, limit) in [
+            (
+                "/v1/contexts",
+                entry("first"),
+                "1 of at most 1 context entries",
+            ),
+            (
+                "/v1/artifacts",
+                json!({"content": "# Plan"}),
+                "1 of at most 1 artifacts",
+            ),
         ] {
             let first = keyed(path, body.clone(), path).await;
             assert_eq!(first.status, StatusCode::CREATED, "{}", first.body);
@@ -170,7 +178,7 @@ async fn a_retry_gets_its_reply_when_the_quota_is_reached() {
                 "the retry of {path}"
             );
             let new = keyed(path, body, "another-key").await;
-            assert!(refused(&new, "1 of at most 1"), "{}", new.body);
+            assert!(refused(&new, limit), "{}", new.body);
         }
     }
 }
@@ -191,22 +199,34 @@ async fn an_owner_s_stored_outcomes_are_bounded_and_none_is_forgotten_early() {
         };
         let first = update("first".to_owned()).await;
         assert_eq!(first.status, StatusCode::OK, "{}", first.body);
-        let mut more = 0;
+        let key = |n: usize| format!("{n:0200}");
+        let mut accepted = Vec::new();
         let last = loop {
-            let reply = update(format!("{more:0200}")).await;
+            let more = accepted.len();
+            assert!(more < 200, "{more} outcomes of 100 items each are stored");
+            let reply = update(key(more)).await;
             if reply.status != StatusCode::OK {
                 break reply;
             }
-            more += 1;
-            assert!(more < 200, "{more} outcomes of 100 items each are stored");
+            accepted.push(reply.json());
         };
         assert!(refused(&last, "of at most 1048576 bytes"), "{}", last.body);
+        let more = accepted.len();
+        assert!(more > 2, "only {more} more outcomes were accepted");
         let again = update("first".to_owned()).await;
         assert_eq!(
             (again.status, again.json()),
             (StatusCode::OK, first.json()),
             "the oldest is still there"
         );
+        for n in [more / 2, more - 1] {
+            let again = update(key(n)).await;
+            assert_eq!(
+                (again.status, &again.json()),
+                (StatusCode::OK, &accepted[n]),
+                "number {n} of {more} is still there"
+            );
+        }
         service.store("t", "without a key").await;
     }
 }

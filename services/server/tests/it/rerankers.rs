@@ -156,7 +156,7 @@ async fn the_doctor_names_the_reranker_and_says_whether_it_responds() {
     let server = tokio::spawn(cohere(provider.listen()));
     let running = context_service::examine(&config, &Predecessor::default()).await;
     assert!(
-        running.report.contains("✔ reranking  `m` works (cohere)"),
+        running.healthy && running.report.contains("✔ reranking  `m` works (cohere)"),
         "{}",
         running.report
     );

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::process::{program, run};
-use crate::semantic::harness::{Database, named, search, with_model};
+use crate::semantic::harness::{Database, ids, named, search, with_model};
 use crate::service::Service;
 
 /// A document whose last paragraph is far beyond the opening that a result shows.
@@ -71,7 +71,7 @@ async fn a_word_that_only_an_artifact_has_counts_in_a_long_query() {
 async fn the_last_paragraph_of_an_artifact_is_found_until_the_artifact_is_deleted() {
     for database in Database::all().await {
         let service = database.start(&with_model()).await;
-        service.store("t", "an entry about something else").await;
+        let entry = service.store("t", "an entry about something else").await;
         let artifact = create(&service, &document(LAST), json!({})).await;
         assert!(finds(&service, &artifact).await);
         let first = hit(&service, &artifact, "agents search threads").await;
@@ -88,13 +88,8 @@ async fn the_last_paragraph_of_an_artifact_is_found_until_the_artifact_is_delete
             json!({"query": "agents search threads"}),
         )
         .await;
-        assert!(
-            without["results"]
-                .as_array()
-                .expect("results")
-                .iter()
-                .all(|hit| hit["id"] == 1)
-        );
+        // The entry has none of the words, but it is the nearest one.
+        assert_eq!(ids(&without), [entry], "{without}");
         let statistics = service.get("/v1/statistics").send().await.json();
         assert_eq!(
             statistics["semantic_search"]["embedding_count"], 1,
@@ -111,7 +106,8 @@ async fn the_last_paragraph_of_an_artifact_is_found_until_the_artifact_is_delete
         let reply = service.delete(&path).send().await;
         assert_eq!(reply.status.as_u16(), 200);
         let results = found(&service, "agents search threads for meaning").await;
-        assert!(results.iter().all(|hit| hit["id"] == 1), "{results:?}");
+        assert_eq!(results.len(), 1, "the entry alone: {results:?}");
+        assert_eq!(results[0]["id"], entry, "{results:?}");
         service.begin_stop();
         service.stopped().await;
     }
@@ -125,21 +121,27 @@ async fn a_search_sees_the_artifact_that_the_last_write_left() {
         assert!(!finds(&service, &artifact).await);
         let path = format!("/v1/artifacts/{artifact}");
         let edit = json!({"edits": [{"old_str": "Nothing yet.", "new_str": LAST}]});
-        service.patch(&path, edit).send().await;
+        let reply = service.patch(&path, edit).send().await;
+        assert_eq!(reply.status.as_u16(), 200, "{}", reply.body);
         assert!(finds(&service, &artifact).await, "after an edit");
         let title = json!({"title": "tags and metadata"});
-        service.patch(&path, title).send().await;
+        let reply = service.patch(&path, title).send().await;
+        assert_eq!(reply.status.as_u16(), 200, "{}", reply.body);
         assert!(finds(&service, &artifact).await, "after another title");
-        let ranks = &hit(&service, &artifact, "tags and metadata").await["scores"];
+        let retitled = hit(&service, &artifact, "tags and metadata").await;
+        assert_eq!(retitled["title"], "tags and metadata", "{retitled}");
+        let ranks = &retitled["scores"];
         assert!(
             ranks["semantic_rank"].is_number(),
             "it has vectors: {ranks}"
         );
         let restore = service.post(&format!("{path}/versions/1/restore"), json!({}));
-        restore.send().await;
+        let reply = restore.send().await;
+        assert_eq!(reply.status.as_u16(), 200, "{}", reply.body);
         assert!(!finds(&service, &artifact).await, "after a restore");
         let restore = service.post(&format!("{path}/versions/2/restore"), json!({}));
-        restore.send().await;
+        let reply = restore.send().await;
+        assert_eq!(reply.status.as_u16(), 200, "{}", reply.body);
         assert!(finds(&service, &artifact).await, "after another one");
         service.begin_stop();
         service.stopped().await;
@@ -200,15 +202,20 @@ async fn a_search_of_artifacts_with_a_key_for_contexts_is_refused() {
                 .expect("a request"),
         )
         .await;
-    let reply = service
-        .post(
-            "/v1/contexts/search/hybrid",
-            json!({"query": "x", "include": ["artifacts"]}),
-        )
-        .header("authorization", &format!("Bearer {}", key.text))
-        .send()
-        .await;
-    assert_eq!(reply.status.as_u16(), 403, "{}", reply.json());
+    let including = |kind: &str| {
+        service
+            .post(
+                "/v1/contexts/search/hybrid",
+                json!({"query": "x", "include": [kind]}),
+            )
+            .header("authorization", &format!("Bearer {}", key.text))
+            .send()
+    };
+    let reply = including("artifacts").await;
+    assert_eq!(reply.status.as_u16(), 403, "{}", reply.body);
+    assert_eq!(reply.reason(), "SCOPE_MISSING", "{}", reply.body);
+    let reply = including("contexts").await;
+    assert_eq!(reply.status.as_u16(), 200, "{}", reply.body);
 }
 
 #[tokio::test(flavor = "multi_thread")]
