@@ -489,7 +489,13 @@ async fn two_services_embed_no_entry_twice_and_one_that_dies_leaves_none_behind(
             }
         }
     };
+    // Each service claims a page first. Otherwise one could claim everything before the other begins.
+    for service in &services {
+        let page = service.unembedded(&model(), None, 7).await;
+        assert_eq!(page.expect("a page").entries.len(), 7);
+    }
     let (first, second) = tokio::join!(all(&services[0]), all(&services[1]));
+    assert!(first.len() >= 7 && second.len() >= 7, "both have a share");
     let of = |entries: &[context_store::Unembedded]| -> Vec<(String, i64)> {
         entries
             .iter()
