@@ -416,7 +416,17 @@ async fn requests_do_not_wait_long_for_the_drop_of_an_index() {
         .use_model(&model())
         .await
         .expect("the model is selected");
-    let mut client = database.connect().await;
+    let given = vec![Embedding::Now(embedding(1))];
+    store
+        .store_contexts(
+            &OwnerId::default(),
+            vec![entry("one")],
+            true,
+            options(given),
+        )
+        .await
+        .expect("stored");
+    let (mut client, watching) = (database.connect().await, database.connect().await);
     let discarded = "INSERT INTO context.embedding_sets VALUES (0, 'old', 3, 'discarded', 0); \
                      CREATE INDEX chunks_near_0 ON context.chunks (position)";
     client.batch_execute(discarded).await.expect("a set");
@@ -425,10 +435,24 @@ async fn requests_do_not_wait_long_for_the_drop_of_an_index() {
         .batch_execute("LOCK TABLE context.chunks IN ACCESS SHARE MODE")
         .await
         .expect("locked");
+    let request = async {
+        let waiting = "SELECT count(*) FROM pg_locks WHERE relation = 'context.chunks'::regclass AND NOT granted \
+                       AND database = (SELECT oid FROM pg_database WHERE datname = current_database())";
+        until("the drop of the index waits", async || {
+            let waiting = watching.query_one(waiting, &[]).await.expect("counted");
+            waiting.get::<_, i64>(0) > 0
+        })
+        .await;
+        let query = embedding(1).chunks[0].vector.clone();
+        let found = search(&store, "default", &query, Filter::default(), false);
+        tokio::time::timeout(Duration::from_secs(10), found).await
+    };
     // The statement timeout is 30 seconds.
-    let maintained = tokio::time::timeout(Duration::from_secs(15), store.maintain())
-        .await
-        .expect("it gives up");
+    let maintenance = tokio::time::timeout(Duration::from_secs(15), store.maintain());
+    let (maintained, found) = tokio::join!(maintenance, request);
+    let found = found.expect("the search does not wait long");
+    assert_eq!(found.semantic.len(), 1);
+    let maintained = maintained.expect("it gives up");
     assert!(
         matches!(maintained, Err(StoreError::WriteTooSlow)),
         "{maintained:?}"
