@@ -652,14 +652,14 @@ async fn a_retired_set_is_not_searched_any_more_when_its_deletion_begins() {
 
     // An hour passes, and a lock on one chunk delays the deletion.
     let mut client = database.connect().await;
-    client
-        .batch_execute("UPDATE context.embedding_sets SET since = 0 WHERE state = 'retired'")
-        .await
-        .expect("updated");
+    let retired =
+        "UPDATE context.embedding_sets SET since = 0 WHERE state = 'retired' RETURNING set_id";
+    let retired = client.query_one(retired, &[]).await.expect("updated");
+    let retired: i64 = retired.get(0);
     let lock = client.transaction().await.expect("a transaction");
-    lock.batch_execute("SELECT 1 FROM context.chunks WHERE set_id = 1 AND id = 1 FOR UPDATE")
-        .await
-        .expect("locked");
+    let chunk = "SELECT 1 FROM context.chunks WHERE set_id = $1 AND id = 1 FOR UPDATE";
+    let locked = lock.query(chunk, &[&retired]).await.expect("locked");
+    assert_eq!(locked.len(), 1);
     let store = std::sync::Arc::new(store);
     let maintaining = tokio::spawn({
         let store = std::sync::Arc::clone(&store);
@@ -702,8 +702,8 @@ async fn a_retired_set_is_not_searched_any_more_when_its_deletion_begins() {
         .await
         .expect("no panic")
         .expect("the rest is deleted");
-    let left = "SELECT count(*) FROM context.chunks WHERE set_id = 1";
-    let left = client.query_one(left, &[]).await.expect("counted");
+    let left = "SELECT count(*) FROM context.chunks WHERE set_id = $1";
+    let left = client.query_one(left, &[&retired]).await.expect("counted");
     assert_eq!(left.get::<_, i64>(0), 0);
 }
 
