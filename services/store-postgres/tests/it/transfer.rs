@@ -249,7 +249,10 @@ async fn a_half_filled_database_is_refused_by_services_and_taken_up_by_the_next_
         let mut stops = StopsAfter { rows: 150 };
         let running =
             std::panic::AssertUnwindSafe(migrate(source.as_mut(), &mut target, &mut stops));
-        assert!(futures::FutureExt::catch_unwind(running).await.is_err());
+        let panic = futures::FutureExt::catch_unwind(running).await.unwrap_err();
+        let message = panic.downcast_ref::<&str>().map(ToString::to_string);
+        let message = message.or_else(|| panic.downcast_ref::<String>().cloned());
+        assert_eq!(message.as_deref(), Some("stopped"));
         let other = into_postgres(&to)
             .await
             .err()
