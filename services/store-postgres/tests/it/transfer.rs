@@ -214,10 +214,22 @@ async fn what_is_derived_is_as_writes_would_have_made_it() {
         into_postgres(&to).await.unwrap(),
     )
     .await;
-    assert_eq!(sums(&from).await, sums(&to).await);
+    let expected = sums(&from).await;
+    let derived = ["owners", "threads", "entry_tags", "artifact_documents"];
+    for name in TABLES.iter().map(|table| table.name).chain(derived) {
+        assert!(
+            expected
+                .iter()
+                .any(|(table, rows, _)| table == name && *rows > 0),
+            "{name}"
+        );
+    }
+    assert_eq!(expected, sums(&to).await);
     // Both databases return the same results.
     let (from, to) = (store(&from).await, store(&to).await);
-    assert_eq!(seen(&from, OWNERS[0]).await, seen(&to, OWNERS[0]).await);
+    for owner in OWNERS {
+        assert_eq!(seen(&from, owner).await, seen(&to, owner).await);
+    }
     from.close().await;
     to.close().await;
 }
@@ -237,7 +249,10 @@ async fn a_half_filled_database_is_refused_by_services_and_taken_up_by_the_next_
         let mut stops = StopsAfter { rows: 150 };
         let running =
             std::panic::AssertUnwindSafe(migrate(source.as_mut(), &mut target, &mut stops));
-        assert!(futures::FutureExt::catch_unwind(running).await.is_err());
+        let panic = futures::FutureExt::catch_unwind(running).await.unwrap_err();
+        let message = panic.downcast_ref::<&str>().map(ToString::to_string);
+        let message = message.or_else(|| panic.downcast_ref::<String>().cloned());
+        assert_eq!(message.as_deref(), Some("stopped"));
         let other = into_postgres(&to)
             .await
             .err()
@@ -358,14 +373,10 @@ async fn an_old_server_s_integer_ids_are_kept_beside_a_service_that_was_started_
     let found = entries(&store).await;
     let first = &found[0];
     assert_eq!(
-        (
-            first.id,
-            first.text.as_str(),
-            first.summary.as_str(),
-            first.tags.len()
-        ),
-        (5, "The running fox", "A fox", 2)
+        (first.id, first.text.as_str(), first.summary.as_str()),
+        (5, "The running fox", "A fox")
     );
+    assert_eq!(first.tags, ["a", "b"]);
     assert_eq!(
         (first.created_at, first.updated_at),
         (

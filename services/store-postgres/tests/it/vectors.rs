@@ -416,7 +416,17 @@ async fn requests_do_not_wait_long_for_the_drop_of_an_index() {
         .use_model(&model())
         .await
         .expect("the model is selected");
-    let mut client = database.connect().await;
+    let given = vec![Embedding::Now(embedding(1))];
+    store
+        .store_contexts(
+            &OwnerId::default(),
+            vec![entry("one")],
+            true,
+            options(given),
+        )
+        .await
+        .expect("stored");
+    let (mut client, watching) = (database.connect().await, database.connect().await);
     let discarded = "INSERT INTO context.embedding_sets VALUES (0, 'old', 3, 'discarded', 0); \
                      CREATE INDEX chunks_near_0 ON context.chunks (position)";
     client.batch_execute(discarded).await.expect("a set");
@@ -425,10 +435,24 @@ async fn requests_do_not_wait_long_for_the_drop_of_an_index() {
         .batch_execute("LOCK TABLE context.chunks IN ACCESS SHARE MODE")
         .await
         .expect("locked");
+    let request = async {
+        let waiting = "SELECT count(*) FROM pg_locks WHERE relation = 'context.chunks'::regclass AND NOT granted \
+                       AND database = (SELECT oid FROM pg_database WHERE datname = current_database())";
+        until("the drop of the index waits", async || {
+            let waiting = watching.query_one(waiting, &[]).await.expect("counted");
+            waiting.get::<_, i64>(0) > 0
+        })
+        .await;
+        let query = embedding(1).chunks[0].vector.clone();
+        let found = search(&store, "default", &query, Filter::default(), false);
+        tokio::time::timeout(Duration::from_secs(10), found).await
+    };
     // The statement timeout is 30 seconds.
-    let maintained = tokio::time::timeout(Duration::from_secs(15), store.maintain())
-        .await
-        .expect("it gives up");
+    let maintenance = tokio::time::timeout(Duration::from_secs(15), store.maintain());
+    let (maintained, found) = tokio::join!(maintenance, request);
+    let found = found.expect("the search does not wait long");
+    assert_eq!(found.semantic.len(), 1);
+    let maintained = maintained.expect("it gives up");
     assert!(
         matches!(maintained, Err(StoreError::WriteTooSlow)),
         "{maintained:?}"
@@ -489,7 +513,13 @@ async fn two_services_embed_no_entry_twice_and_one_that_dies_leaves_none_behind(
             }
         }
     };
+    // Each service claims a page first. Otherwise one could claim everything before the other begins.
+    for service in &services {
+        let page = service.unembedded(&model(), None, 7).await;
+        assert_eq!(page.expect("a page").entries.len(), 7);
+    }
     let (first, second) = tokio::join!(all(&services[0]), all(&services[1]));
+    assert!(first.len() >= 7 && second.len() >= 7, "both have a share");
     let of = |entries: &[context_store::Unembedded]| -> Vec<(String, i64)> {
         entries
             .iter()
@@ -622,14 +652,14 @@ async fn a_retired_set_is_not_searched_any_more_when_its_deletion_begins() {
 
     // An hour passes, and a lock on one chunk delays the deletion.
     let mut client = database.connect().await;
-    client
-        .batch_execute("UPDATE context.embedding_sets SET since = 0 WHERE state = 'retired'")
-        .await
-        .expect("updated");
+    let retired =
+        "UPDATE context.embedding_sets SET since = 0 WHERE state = 'retired' RETURNING set_id";
+    let retired = client.query_one(retired, &[]).await.expect("updated");
+    let retired: i64 = retired.get(0);
     let lock = client.transaction().await.expect("a transaction");
-    lock.batch_execute("SELECT 1 FROM context.chunks WHERE set_id = 1 AND id = 1 FOR UPDATE")
-        .await
-        .expect("locked");
+    let chunk = "SELECT 1 FROM context.chunks WHERE set_id = $1 AND id = 1 FOR UPDATE";
+    let locked = lock.query(chunk, &[&retired]).await.expect("locked");
+    assert_eq!(locked.len(), 1);
     let store = std::sync::Arc::new(store);
     let maintaining = tokio::spawn({
         let store = std::sync::Arc::clone(&store);
@@ -672,8 +702,8 @@ async fn a_retired_set_is_not_searched_any_more_when_its_deletion_begins() {
         .await
         .expect("no panic")
         .expect("the rest is deleted");
-    let left = "SELECT count(*) FROM context.chunks WHERE set_id = 1";
-    let left = client.query_one(left, &[]).await.expect("counted");
+    let left = "SELECT count(*) FROM context.chunks WHERE set_id = $1";
+    let left = client.query_one(left, &[&retired]).await.expect("counted");
     assert_eq!(left.get::<_, i64>(0), 0);
 }
 
