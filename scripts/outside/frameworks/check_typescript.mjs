@@ -270,6 +270,7 @@ async function concurrentEntriesAreKept() {
   await Promise.all(stores.map((store, batch) => store.append(key(batch), batches[batch])));
   for (let kind = 0; kind < 8; kind++) {
     const stored = await stores[0].load(key(kind));
+    assert.equal(stored.length, (BATCHES / 8) * 5);
     const runs = Array.from({ length: stored.length / 5 }, (_, run) => stored.slice(run * 5, run * 5 + 5));
     assert.deepEqual(runs.sort((one, other) => one[0].batch - other[0].batch), batches.filter((_, batch) => batch % 8 === kind));
   }
