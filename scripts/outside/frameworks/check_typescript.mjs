@@ -119,6 +119,7 @@ async function concurrentItemsAreKept() {
   }
   const popped = await Promise.all(sessions.map((session) => session.popItem()));
   assert.deepEqual(popped.map((item) => item.content).sort(), stored.slice(-BATCHES).sort());
+  assert.deepEqual((await sessions[0].getItems()).map((item) => item.content), stored.slice(0, -BATCHES));
 }
 
 /**
