@@ -143,6 +143,7 @@ async def a_client_with_many_turns_and_a_fork(service, scratch):
                 await client.query(said)
                 async for message in client.receive_response():
                     if isinstance(message, ResultMessage):
+                        assert not message.is_error, message
                         session = message.session_id
         api.shutdown()
     key = {"project_key": project_key_for_directory(project), "session_id": session}
