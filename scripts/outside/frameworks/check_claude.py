@@ -35,6 +35,7 @@ from service import Service
 
 BATCHES = 64
 SEEDS = range(6)
+SUBPATHS = ["subagents/1", "subagents/1/2", "x"]
 
 
 def store_of(service):
@@ -197,7 +198,7 @@ async def random_operations_equal_those_of_the_store_in_memory(service):
         for number in range(60):
             key = {"project_key": rng.choice("AB"), "session_id": rng.choice("st")}
             if rng.random() < 0.4:
-                key["subpath"] = rng.choice(["subagents/1", "subagents/1/2", "x"])
+                key["subpath"] = rng.choice(SUBPATHS)
             kind = rng.random()
             if kind < 0.5:
                 lines = [entry(number, customTitle=f"Title {number}") for _ in range(rng.randint(1, 3))]
@@ -212,8 +213,25 @@ async def random_operations_equal_those_of_the_store_in_memory(service):
                 listed = [await store.list_session_summaries(key["project_key"]) for store in (ours, theirs)]
                 mine, expected = ({summary["session_id"]: summary["data"] for summary in one} for one in listed)
             assert mine == expected, f"seed {seed}: {key}\n{mine}\n{expected}"
-            compared += 1
+            compared += kind >= 0.65  # The others return nothing.
+        mine, expected = await whole(ours), await whole(theirs)
+        assert mine == expected, f"seed {seed}, at the end:\n{mine}\n{expected}"
+        compared += 1
     return compared
+
+
+async def whole(store):
+    """All that the random operations can have left in a store."""
+    found = []
+    for project in "AB":
+        for session in "st":
+            key = {"project_key": project, "session_id": session}
+            found.append((key, await store.load(key), sorted(await store.list_subkeys(key))))
+            for subpath in SUBPATHS:
+                found.append((subpath, await store.load({**key, "subpath": subpath})))
+        summaries = await store.list_session_summaries(project)
+        found.append({summary["session_id"]: summary["data"] for summary in summaries})
+    return found
 
 
 async def concurrent_batches_lose_nothing(service):
