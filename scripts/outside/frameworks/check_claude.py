@@ -104,11 +104,13 @@ async def ask(store, scratch, prompt, answer, *, project="project", **options):
             "DISABLE_AUTOUPDATER": "1",
         }
         options = ClaudeAgentOptions(session_store=store, cwd=project, env=environment, **options)
-        async for message in query(prompt=prompt, options=options):
-            if isinstance(message, ResultMessage):
-                assert not message.is_error, message
-                session = message.session_id
-        api.shutdown()
+        try:
+            async for message in query(prompt=prompt, options=options):
+                if isinstance(message, ResultMessage):
+                    assert not message.is_error, message
+                    session = message.session_id
+        finally:
+            api.shutdown()
         log.seek(0)
         requests = [json.loads(line)["body"] for line in log]
     given = [request["messages"] for request in requests if request.get("tools") and "messages" in request]

@@ -296,7 +296,7 @@ async def main():
         print(json.dumps([await store.load(key), await session.get_items()]))
 asyncio.run(main())`;
   const odd = [entry(0, { text: "\0 half \ud83d ünï 😀", fraction: 0.1, none: null }), entry(1, { image: '"é'.repeat(150_000) }), entry(2)];
-  const inPython = (...more) => execFileSync(python, ["-c", program, address, prefix, ...more], { input: JSON.stringify(odd), maxBuffer: 1 << 28 });
+  const inPython = (...more) => execFileSync(python, ["-c", program, address, prefix, ...more], { input: JSON.stringify(odd), maxBuffer: 1 << 28, timeout: 300_000 });
   inPython();
   const store = new ContextSessionStore(service, prefix);
   const key = { projectKey: "p/(ü)", sessionId: "s", subpath: `x'/${"y".repeat(300)}` };
