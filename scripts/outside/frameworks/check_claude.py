@@ -35,6 +35,7 @@ from service import Service
 
 BATCHES = 64
 SEEDS = range(6)
+SUBPATHS = ["subagents/1", "subagents/1/2", "x"]
 
 
 def store_of(service):
@@ -103,11 +104,13 @@ async def ask(store, scratch, prompt, answer, *, project="project", **options):
             "DISABLE_AUTOUPDATER": "1",
         }
         options = ClaudeAgentOptions(session_store=store, cwd=project, env=environment, **options)
-        async for message in query(prompt=prompt, options=options):
-            if isinstance(message, ResultMessage):
-                assert not message.is_error, message
-                session = message.session_id
-        api.shutdown()
+        try:
+            async for message in query(prompt=prompt, options=options):
+                if isinstance(message, ResultMessage):
+                    assert not message.is_error, message
+                    session = message.session_id
+        finally:
+            api.shutdown()
         log.seek(0)
         requests = [json.loads(line)["body"] for line in log]
     given = [request["messages"] for request in requests if request.get("tools") and "messages" in request]
@@ -164,7 +167,10 @@ async def any_json_is_kept(service):
         {"project_key": "ü" * 200, "session_id": " s ", "subpath": "x" * 301},
     ):
         await store.append(key, odd)
-        assert await store.load(key) == odd, key
+        loaded = await store.load(key)
+        assert loaded == odd, key
+        # For `==`, 1.0 is 1 and -0.0 is 0.0.
+        assert json.dumps(loaded, sort_keys=True) == json.dumps(odd, sort_keys=True), key
     assert len(await store.list_subkeys({"project_key": "ü" * 200, "session_id": " s "})) == 2
 
 
@@ -194,7 +200,7 @@ async def random_operations_equal_those_of_the_store_in_memory(service):
         for number in range(60):
             key = {"project_key": rng.choice("AB"), "session_id": rng.choice("st")}
             if rng.random() < 0.4:
-                key["subpath"] = rng.choice(["subagents/1", "subagents/1/2", "x"])
+                key["subpath"] = rng.choice(SUBPATHS)
             kind = rng.random()
             if kind < 0.5:
                 lines = [entry(number, customTitle=f"Title {number}") for _ in range(rng.randint(1, 3))]
@@ -209,8 +215,25 @@ async def random_operations_equal_those_of_the_store_in_memory(service):
                 listed = [await store.list_session_summaries(key["project_key"]) for store in (ours, theirs)]
                 mine, expected = ({summary["session_id"]: summary["data"] for summary in one} for one in listed)
             assert mine == expected, f"seed {seed}: {key}\n{mine}\n{expected}"
-            compared += 1
+            compared += kind >= 0.65  # The others return nothing.
+        mine, expected = await whole(ours), await whole(theirs)
+        assert mine == expected, f"seed {seed}, at the end:\n{mine}\n{expected}"
+        compared += 1
     return compared
+
+
+async def whole(store):
+    """All that the random operations can have left in a store."""
+    found = []
+    for project in "AB":
+        for session in "st":
+            key = {"project_key": project, "session_id": session}
+            found.append((key, await store.load(key), sorted(await store.list_subkeys(key))))
+            for subpath in SUBPATHS:
+                found.append((subpath, await store.load({**key, "subpath": subpath})))
+        summaries = await store.list_session_summaries(project)
+        found.append({summary["session_id"]: summary["data"] for summary in summaries})
+    return found
 
 
 async def concurrent_batches_lose_nothing(service):

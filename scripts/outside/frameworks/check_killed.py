@@ -26,9 +26,17 @@ async def fill(address, killed):
     service = Service(address)
     store, transcripts = ContextStore(service), ContextSessionStore(service)
     key = {"project_key": "p", "session_id": "s"}
-    done, kills = 0, threading.Semaphore(0)
+    done, happened, kills = 0, 0, threading.Semaphore(0)
+
+    def kill():
+        nonlocal happened
+        for _ in range(KILLS):
+            kills.acquire()
+            killed()
+            happened += 1
+
     # A daemon, so that the program ends when a call fails.
-    killing = threading.Thread(target=lambda: [kills.acquire() and killed() for _ in range(KILLS)], daemon=True)
+    killing = threading.Thread(target=kill, daemon=True)
     killing.start()
 
     async def counted(call):
@@ -48,6 +56,8 @@ async def fill(address, killed):
     await asyncio.gather(*(counted(call) for number in range(BATCHES) for call in batch(number)))
     kills.release(KILLS)
     killing.join()
+    # An error in the thread ends only the thread.
+    assert happened == KILLS, f"{happened} of {KILLS} kills happened"
     expected = sorted(f"{number}/{position}" for number in range(BATCHES) for position in range(SIZE))
     stored = {
         "claude-agent-sdk": [entry["uuid"] for entry in await transcripts.load(key)],

@@ -269,7 +269,7 @@ if len(sys.argv) > 3:
     print(json.dumps([[list(item.namespace), item.key, item.value] for item in store.search((), limit=100)]))
 else:
     store.put(("a/b", "é%"), "k/1", {"text": "A llama", "n": 5, "deep": {"list": [1, None, "x"]}})`;
-  const inPython = (...more) => execFileSync(python, ["-c", program, address, root, ...more]);
+  const inPython = (...more) => execFileSync(python, ["-c", program, address, root, ...more], { timeout: 300_000 });
   inPython();
   const store = new ContextStore(service, { root });
   const written = await store.get(["a/b", "é%"], "k/1");

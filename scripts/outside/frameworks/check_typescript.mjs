@@ -119,6 +119,7 @@ async function concurrentItemsAreKept() {
   }
   const popped = await Promise.all(sessions.map((session) => session.popItem()));
   assert.deepEqual(popped.map((item) => item.content).sort(), stored.slice(-BATCHES).sort());
+  assert.deepEqual((await sessions[0].getItems()).map((item) => item.content), stored.slice(0, -BATCHES));
 }
 
 /**
@@ -270,6 +271,7 @@ async function concurrentEntriesAreKept() {
   await Promise.all(stores.map((store, batch) => store.append(key(batch), batches[batch])));
   for (let kind = 0; kind < 8; kind++) {
     const stored = await stores[0].load(key(kind));
+    assert.equal(stored.length, (BATCHES / 8) * 5);
     const runs = Array.from({ length: stored.length / 5 }, (_, run) => stored.slice(run * 5, run * 5 + 5));
     assert.deepEqual(runs.sort((one, other) => one[0].batch - other[0].batch), batches.filter((_, batch) => batch % 8 === kind));
   }
@@ -294,7 +296,7 @@ async def main():
         print(json.dumps([await store.load(key), await session.get_items()]))
 asyncio.run(main())`;
   const odd = [entry(0, { text: "\0 half \ud83d ünï 😀", fraction: 0.1, none: null }), entry(1, { image: '"é'.repeat(150_000) }), entry(2)];
-  const inPython = (...more) => execFileSync(python, ["-c", program, address, prefix, ...more], { input: JSON.stringify(odd), maxBuffer: 1 << 28 });
+  const inPython = (...more) => execFileSync(python, ["-c", program, address, prefix, ...more], { input: JSON.stringify(odd), maxBuffer: 1 << 28, timeout: 300_000 });
   inPython();
   const store = new ContextSessionStore(service, prefix);
   const key = { projectKey: "p/(ü)", sessionId: "s", subpath: `x'/${"y".repeat(300)}` };

@@ -138,13 +138,16 @@ async def a_client_with_many_turns_and_a_fork(service, scratch):
             "DISABLE_AUTOUPDATER": "1",
         }
         options = ClaudeAgentOptions(session_store=store, session_store_flush="eager", cwd=project, env=environment)
-        async with ClaudeSDKClient(options) as client:
-            for said in ("One fish", "Two fish", "Two fish"):
-                await client.query(said)
-                async for message in client.receive_response():
-                    if isinstance(message, ResultMessage):
-                        session = message.session_id
-        api.shutdown()
+        try:
+            async with ClaudeSDKClient(options) as client:
+                for said in ("One fish", "Two fish", "Two fish"):
+                    await client.query(said)
+                    async for message in client.receive_response():
+                        if isinstance(message, ResultMessage):
+                            assert not message.is_error, message
+                            session = message.session_id
+        finally:
+            api.shutdown()
     key = {"project_key": project_key_for_directory(project), "session_id": session}
     said = [line["message"]["content"] for line in await store.load(key) if line["type"] == "user"]
     assert said == ["One fish", "Two fish", "Two fish"], said
