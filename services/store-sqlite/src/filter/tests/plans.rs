@@ -10,7 +10,7 @@ use diesel::prelude::*;
 use diesel::sqlite::SqliteConnection;
 use serde_json::{Value, json};
 
-use super::store::{OWNER, entry, insert, open, path};
+use super::store::{OWNER, entry, insert, open, path, row_id};
 use crate::filter::select::probes;
 use crate::filter::{is_direct, select};
 
@@ -334,6 +334,18 @@ fn the_largest_filter_runs() {
     listed.conditions = vec![listed.conditions[0].clone(); 100];
     for filter in [large, listed] {
         assert_eq!(plan(&mut conn, &filter, 50).1, 0);
+    }
+    // Only the first entry satisfies these.
+    let mut with_rare = values.clone();
+    with_rare[99] = json!("Rare");
+    let mut without_others = values;
+    without_others[98] = json!("open");
+    without_others[99] = json!("done");
+    for (operator, values) in [("in", with_rare), ("not_in", without_others)] {
+        let mut filter = filter("status", operator, json!(values), true);
+        filter.conditions = vec![filter.conditions[0].clone(); 100];
+        let selected = select(&mut conn, &filter, OWNER, PAGE, &[path("status")], 50).unwrap();
+        assert_eq!(selected.row_ids, [row_id(OWNER, 1)], "{operator}");
     }
 }
 
