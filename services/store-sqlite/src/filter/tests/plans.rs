@@ -10,7 +10,7 @@ use diesel::prelude::*;
 use diesel::sqlite::SqliteConnection;
 use serde_json::{Value, json};
 
-use super::store::{OWNER, entry, insert, open, path};
+use super::store::{OWNER, entry, insert, open, path, row_id};
 use crate::filter::select::probes;
 use crate::filter::{is_direct, select};
 
@@ -166,16 +166,17 @@ fn every_operator_that_can_use_the_index_does() {
 #[test]
 fn one_value_is_read_newest_first_from_its_index() {
     let mut conn = store(2000);
-    for (filter, index) in [
-        (filter("status", "eq", json!("OPEN"), false), INDEX),
-        (filter("status", "eq", json!("open"), true), INDEX),
-        (filter("status", "in", json!(["open"]), false), INDEX),
+    for (filter, index, expected) in [
+        (filter("status", "eq", json!("OPEN"), false), INDEX, 30),
+        (filter("status", "eq", json!("open"), true), INDEX, 30),
+        (filter("status", "in", json!(["open"]), false), INDEX, 30),
         (
             Filter {
                 created_from: Some(Timestamp(5_000)),
                 ..filter("status", "eq", json!("open"), false)
             },
             INDEX,
+            30,
         ),
         (
             Filter {
@@ -183,6 +184,7 @@ fn one_value_is_read_newest_first_from_its_index() {
                 ..Filter::default()
             },
             "entries_by_thread",
+            30,
         ),
         (
             Filter {
@@ -190,14 +192,17 @@ fn one_value_is_read_newest_first_from_its_index() {
                 ..Filter::default()
             },
             "entries_with_images",
+            30,
         ),
-        (Filter::default(), "entries_by_time"),
+        (Filter::default(), "entries_by_time", 30),
         (
+            // Only the ten oldest entries are not newer.
             Filter {
-                created_to: Some(Timestamp(5_000_000)),
+                created_to: Some(Timestamp(10_500)),
                 ..Filter::default()
             },
             "entries_by_time",
+            10,
         ),
         (
             Filter {
@@ -205,12 +210,13 @@ fn one_value_is_read_newest_first_from_its_index() {
                 ..Filter::default()
             },
             "entries_by_time",
+            30,
         ),
     ] {
         let (plan, found) = plan(&mut conn, &filter, 2000);
         assert!(plan.contains(index), "{filter:?}: {plan}");
         assert_reads_in_order(&plan);
-        assert_eq!(found, 30);
+        assert_eq!(found, expected, "{filter:?}");
     }
 }
 
@@ -328,6 +334,18 @@ fn the_largest_filter_runs() {
     listed.conditions = vec![listed.conditions[0].clone(); 100];
     for filter in [large, listed] {
         assert_eq!(plan(&mut conn, &filter, 50).1, 0);
+    }
+    // Only the first entry satisfies these.
+    let mut with_rare = values.clone();
+    with_rare[99] = json!("Rare");
+    let mut without_others = values;
+    without_others[98] = json!("open");
+    without_others[99] = json!("done");
+    for (operator, values) in [("in", with_rare), ("not_in", without_others)] {
+        let mut filter = filter("status", operator, json!(values), true);
+        filter.conditions = vec![filter.conditions[0].clone(); 100];
+        let selected = select(&mut conn, &filter, OWNER, PAGE, &[path("status")], 50).unwrap();
+        assert_eq!(selected.row_ids, [row_id(OWNER, 1)], "{operator}");
     }
 }
 

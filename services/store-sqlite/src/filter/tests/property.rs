@@ -236,8 +236,9 @@ impl Store {
 
 #[test]
 fn random_filters_select_what_the_oracle_selects() {
+    // Number of cases that select a proper, non-empty subset.
     let mut hits: HashMap<(Operator, Kind), usize> = HashMap::new();
-    let (mut cases, mut proper) = (0_usize, 0_usize);
+    let mut cases = 0_usize;
     for seed in 0..STORES {
         let mut store = Store::new(seed);
         for operator in Operator::ALL {
@@ -256,12 +257,13 @@ fn random_filters_select_what_the_oracle_selects() {
                     store.compiled(&filter)
                 };
                 assert_eq!(found, expected, "store {seed}, {filter:?}");
-                *hits.entry((operator, kind)).or_default() += 1;
+                let is_proper = !expected.is_empty() && expected.len() < store.entries.len();
+                *hits.entry((operator, kind)).or_default() += usize::from(is_proper);
                 cases += 1;
-                proper += usize::from(!expected.is_empty() && expected.len() < store.entries.len());
             }
         }
     }
+    let proper: usize = hits.values().sum();
     eprintln!("{cases} cases, {proper} with a proper subset");
     assert!(cases >= 20_000, "{cases} cases");
     assert!(
@@ -272,8 +274,8 @@ fn random_filters_select_what_the_oracle_selects() {
         for kind in Kind::of(operator) {
             let hit = hits.get(&(operator, *kind)).copied().unwrap_or(0);
             assert!(
-                hit >= 200,
-                "{operator:?} with {kind:?} was tried {hit} times"
+                hit >= 1,
+                "{operator:?} with {kind:?} never selects a proper, non-empty subset"
             );
         }
     }
