@@ -196,7 +196,7 @@ fn one_value_is_read_newest_first_from_its_index() {
         ),
         (Filter::default(), "entries_by_time", 30),
         (
-            // Only the ten oldest entries are not newer.
+            // The ten oldest entries.
             Filter {
                 created_to: Some(Timestamp(10_500)),
                 ..Filter::default()
