@@ -9,21 +9,22 @@ use std::path::{Path, PathBuf};
 /// When the binary was not built. The message has the command that builds it.
 #[must_use]
 pub fn binary(name: &str) -> PathBuf {
-    if let Some(directory) = std::env::var_os("CONTEXT_TEST_BIN") {
-        return Path::new(&directory).join(name);
-    }
     let program = std::env::current_exe().expect("the path of this program");
-    // target/<profile>/<program>, and target/<profile>/deps/<test>
-    let found = program
-        .ancestors()
-        .skip(1)
-        .take(2)
+    let directories: Vec<PathBuf> = match std::env::var_os("CONTEXT_TEST_BIN") {
+        Some(directory) => vec![PathBuf::from(directory)],
+        // target/<profile>/<program>, and target/<profile>/deps/<test>
+        None => program
+            .ancestors()
+            .skip(1)
+            .take(2)
+            .map(Path::to_path_buf)
+            .collect(),
+    };
+    let found = directories
+        .iter()
         .map(|directory| directory.join(name))
         .find(|path| path.is_file());
     found.unwrap_or_else(|| {
-        panic!(
-            "{name} is not beside {}; build it first: cargo build --workspace",
-            program.display()
-        )
+        panic!("{name} is not in {directories:?}; build it first: cargo build --workspace")
     })
 }

@@ -64,8 +64,8 @@ impl Home {
     }
 
     /// A command that runs this binary of the workspace with these settings. Of the test run's environment it has only
-    /// `PATH`. It listens on a port that the
-    /// system chooses. Its process is killed when the test ends, also when the test panics or is killed.
+    /// `PATH`. It listens on a port that the system chooses. Its process is killed when the test ends, also when the
+    /// test panics or is killed.
     #[must_use]
     pub fn command(&self, name: &str) -> Command {
         self.command_at(&binary(name))

@@ -1,6 +1,7 @@
 //! A small HTTP client. Each request uses a new connection.
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use http::{HeaderMap, HeaderValue, StatusCode, Version};
 use http_body_util::{BodyExt as _, Full};
@@ -8,6 +9,9 @@ use hyper::body::Incoming;
 use hyper_util::client::legacy::Client;
 use hyper_util::rt::TokioExecutor;
 use serde_json::Value;
+
+/// Maximum time for a reply. Some requests wait for minutes on purpose, but a run of the tests must end.
+const LIMIT: Duration = Duration::from_secs(600);
 
 /// Why there is no reply.
 pub type Error = Box<dyn std::error::Error + Send + Sync>;
@@ -83,17 +87,24 @@ impl Request {
     /// Sends the request and waits for the whole reply.
     ///
     /// # Panics
-    /// When there is none.
+    /// When there is none within ten minutes.
     pub async fn send(self) -> Reply {
-        self.try_send().await.expect("a reply")
+        tokio::time::timeout(LIMIT, self.try_send())
+            .await
+            .expect("a reply within ten minutes")
+            .expect("a reply")
     }
 
     /// Sends the request and returns the events of its reply.
     ///
     /// # Panics
-    /// When the reply is no stream of events.
+    /// When there is no reply within ten minutes, or it is no stream of events.
     pub async fn events(self) -> Events {
-        let (parts, body) = self.open().await.expect("a reply").into_parts();
+        let reply = tokio::time::timeout(LIMIT, self.open())
+            .await
+            .expect("a reply within ten minutes")
+            .expect("a reply");
+        let (parts, body) = reply.into_parts();
         assert_eq!(parts.status, StatusCode::OK);
         assert_eq!(parts.headers["content-type"], "text/event-stream");
         Events {

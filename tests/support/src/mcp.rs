@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::process::{Child, ChildStdin, ChildStdout};
 use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
 
 /// Timeout of a call.
 const LIMIT: Duration = Duration::from_secs(90);
@@ -27,6 +28,8 @@ pub struct Mcp {
     waiting: Waiting,
     notifications: Notifications,
     next_id: AtomicU64,
+    /// Reads the gateway's stdout.
+    reader: JoinHandle<()>,
 }
 
 impl Mcp {
@@ -65,7 +68,7 @@ impl Mcp {
             child.stdout.take().expect("stdout"),
         );
         let (waiting, notifications) = (Waiting::default(), Notifications::default());
-        tokio::spawn(deliver(
+        let reader = tokio::spawn(deliver(
             stdout,
             Arc::clone(&waiting),
             Arc::clone(&notifications),
@@ -76,6 +79,7 @@ impl Mcp {
             waiting,
             notifications,
             next_id: 1.into(),
+            reader,
         };
         let hello = json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}});
         let reply = client.request("initialize", hello).await;
@@ -148,23 +152,33 @@ impl Mcp {
     /// Closes the gateway's stdin, as a client that exits does, and waits for the gateway to end.
     ///
     /// # Panics
-    /// When it does not end.
+    /// When it does not end, or wrote to stdout what is no reply to a request and no notification.
     pub async fn leave(self) -> ExitStatus {
         let Self {
-            mut child, stdin, ..
+            mut child,
+            stdin,
+            reader,
+            ..
         } = self;
         drop(stdin);
-        tokio::time::timeout(LIMIT, child.wait())
+        let status = tokio::time::timeout(LIMIT, child.wait())
             .await
             .expect("the gateway ends with its client")
-            .expect("a child")
+            .expect("a child");
+        tokio::time::timeout(LIMIT, reader)
+            .await
+            .expect("stdout ends with the gateway")
+            .expect("stdout has only replies and notifications");
+        status
     }
 }
 
 /// Passes each reply to the request with its id, and collects the notifications, until the gateway ends.
 async fn deliver(stdout: ChildStdout, waiting: Waiting, notifications: Notifications) {
+    // Dropping the senders tells the waiting requests that the gateway has ended, or that this function panics.
+    let waiting = Answers(waiting);
     let mut lines = BufReader::new(stdout).lines();
-    while let Ok(Some(line)) = lines.next_line().await {
+    while let Some(line) = lines.next_line().await.expect("stdout is UTF-8") {
         let message: Value =
             serde_json::from_str(&line).unwrap_or_else(|_| panic!("stdout belongs to MCP: {line}"));
         if message["method"].is_string() {
@@ -176,16 +190,23 @@ async fn deliver(stdout: ChildStdout, waiting: Waiting, notifications: Notificat
         }
         let id = message["id"].as_u64().unwrap_or_default();
         let waiter = waiting
+            .0
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .remove(&id);
-        if let Some(waiter) = waiter {
-            let _ = waiter.send(message);
-        }
+        let waiter = waiter.unwrap_or_else(|| panic!("a reply to no request: {line}"));
+        let _ = waiter.send(message);
     }
-    // Dropping the senders tells the waiting requests that the gateway has ended.
-    waiting
-        .lock()
-        .unwrap_or_else(PoisonError::into_inner)
-        .clear();
+}
+
+/// The requests that wait. Clears them when dropped.
+struct Answers(Waiting);
+
+impl Drop for Answers {
+    fn drop(&mut self) {
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clear();
+    }
 }

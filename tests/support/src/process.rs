@@ -7,10 +7,11 @@ use std::process::{Child, Command, ExitStatus};
 
 use context_proto::v1::GetStatisticsRequest;
 use rustix::process::{Pid, Signal};
+use tokio::time::timeout;
 
 use crate::binary::binary;
 use crate::grpc;
-use crate::wait::{Deadline, wait_for};
+use crate::wait::{Deadline, LIMIT, wait_for};
 
 /// What a service and a gateway print when they listen, and the last text of each announcement, which shows that it is
 /// complete.
@@ -34,13 +35,17 @@ impl Process {
     /// Waits until the service responds on its socket.
     ///
     /// # Panics
-    /// When it ends instead. The message has its log.
+    /// When it ends instead, or does not respond within a minute. The message has its log.
     pub async fn ready(&mut self) {
         self.listening().await;
         let deadline = Deadline::new();
         let mut client = grpc::contexts(grpc::at_socket(&self.socket));
         let request = || GetStatisticsRequest { min_revision: None };
-        while client.get_statistics(request()).await.is_err() {
+        // The timeout is for a service that accepts the call and never responds.
+        while !matches!(
+            timeout(LIMIT, client.get_statistics(request())).await,
+            Ok(Ok(_))
+        ) {
             self.assert_runs();
             let what = || format!("the service does not respond:\n{}", self.log());
             deadline.pause(what).await;
@@ -119,7 +124,7 @@ impl Process {
     /// Sends SIGTERM, as an init system does.
     ///
     /// # Panics
-    /// When it has ended already.
+    /// When it has ended and its end has been waited for.
     pub fn stop(&self) {
         rustix::process::kill_process(self.pid(), Signal::TERM).expect("the process runs");
     }
@@ -190,12 +195,14 @@ fn status_kib(pid: u32, name: &str) -> u64 {
 /// The processes that run this workspace's `context-service` on this database, however they were started.
 ///
 /// # Panics
-/// Without /proc.
+/// Without /proc, or when the binary was not built.
 #[must_use]
 pub fn services_of(database: &Path) -> Vec<Pid> {
     let mut needle = b"DB_PATH=".to_vec();
     needle.extend_from_slice(database.as_os_str().as_encoded_bytes());
-    let service = binary("context-service");
+    // The link in /proc has no symbolic links, unlike a path from `CONTEXT_TEST_BIN`.
+    let service = binary("context-service").canonicalize();
+    let service = service.expect("the path of the service");
     let mut found = Vec::new();
     for process in std::fs::read_dir("/proc").expect("/proc").flatten() {
         let Some(pid) = process

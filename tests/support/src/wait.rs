@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 /// Maximum time for anything that should be immediate. A loaded machine may need several seconds, but a minute
 /// indicates a defect.
-const LIMIT: Duration = Duration::from_secs(60);
+pub(crate) const LIMIT: Duration = Duration::from_secs(60);
 /// Interval between checks of a condition.
 const POLL: Duration = Duration::from_millis(5);
 
