@@ -286,9 +286,10 @@ impl<'q> Parser<'q> {
     }
 }
 
-/// Straight quotes, and the curly ones that phones and word processors substitute for them.
+/// Straight quotes, and the curly ones that phones and word processors substitute for them. In German, Polish and other
+/// languages the opening one is low.
 fn is_quote(c: char) -> bool {
-    matches!(c, '"' | '\u{201C}' | '\u{201D}')
+    matches!(c, '"' | '\u{201C}' | '\u{201D}' | '\u{201E}')
 }
 
 fn unclosed(position: usize) -> QueryError {

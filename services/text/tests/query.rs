@@ -234,6 +234,8 @@ fn boolean_understands_operators_quotes_and_prefixes() {
             ("a NOT (b NOT c)", "(a - (b - c))"),
             ("\"quick fox\"", "\"quick fox\""),
             ("“quick fox” x", "(\"quick fox\" & x)"),
+            ("„quick fox“ x", "(\"quick fox\" & x)"),
+            ("„quick fox” „a b“", "(\"quick fox\" & \"a b\")"),
             ("\"fox\"", "fox"),
             ("\"a OR (b\"", "\"a or b\""),
             ("conf*", "conf*"),
@@ -364,8 +366,10 @@ fn parentheses_may_nest_only_so_deep() {
     let analyzer = Analyzer::new(Language::English);
     let error = parse(Mode::Boolean, &nested(MAX_DEPTH + 1), &analyzer).unwrap_err();
     assert_eq!(error.position, MAX_DEPTH);
+    assert!(error.message.contains("deeper than"), "{error}");
     let error = parse(Mode::Boolean, &"(".repeat(1_000_000), &analyzer).unwrap_err();
     assert_eq!(error.position, MAX_DEPTH);
+    assert!(error.message.contains("deeper than"), "{error}");
 }
 
 #[test]
@@ -375,13 +379,20 @@ fn a_boolean_query_with_too_many_words_is_refused() {
         words.join(" ")
     };
     let analyzer = Analyzer::new(Language::English);
-    assert!(parse(Mode::Boolean, &words(MAX_TERMS), &analyzer).is_ok());
+    let quoted = |count| format!("\"{}\"", words(count));
+    // The bigrams of a run are one fewer than its characters.
+    let run = |count: usize| "字".repeat(count + 1);
+    for most in [words(MAX_TERMS), quoted(MAX_TERMS), run(MAX_TERMS)] {
+        assert!(parse(Mode::Boolean, &most, &analyzer).is_ok(), "{most}");
+    }
     for input in [
         words(MAX_TERMS + 1),
-        format!("\"{}\"", words(MAX_TERMS + 1)),
-        "字".repeat(MAX_TERMS + 2),
+        quoted(MAX_TERMS + 1),
+        run(MAX_TERMS + 1),
     ] {
-        assert!(parse(Mode::Boolean, &input, &analyzer).is_err());
+        let error = parse(Mode::Boolean, &input, &analyzer).unwrap_err();
+        let message = format!("a query has at most {MAX_TERMS} words");
+        assert_eq!(error.message, message, "{input}");
     }
 }
 

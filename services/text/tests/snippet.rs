@@ -172,6 +172,12 @@ fn cuts_leave_joined_characters_whole() {
     let accents = "e\u{301}".repeat(500);
     let cut = snippet(Mode::Match, "fox", &format!("fox {accents}"), 40);
     assert!(!cut.ends_with("e..."), "{cut}");
+    // A text without spaces is cut between any two characters. One of the widths ends between a kana and its mark.
+    let kana = "か\u{3099}".repeat(500);
+    for max_chars in [40, 41] {
+        let cut = snippet(Mode::Match, "fox", &format!("fox {kana}"), max_chars);
+        assert!(cut.ends_with("か\u{3099}..."), "{max_chars}: {cut}");
+    }
 }
 
 #[test]
