@@ -84,7 +84,8 @@ impl Baseline {
             } else {
                 now.value / then
             };
-            if worse > TOLERANCE {
+            // A ratio that is not a number comes from a series without times.
+            if worse > TOLERANCE || worse.is_nan() {
                 let _ = writeln!(
                     out,
                     "  WORSE  {name}: ratio {:.2}, was {then:.2}",
@@ -97,5 +98,41 @@ impl Baseline {
             "  {compared} ratios compared; those worse by more than a factor of {TOLERANCE} are marked WORSE"
         );
         out
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::measure::Series;
+    use crate::report::{Ratio, Section};
+
+    fn report(ratio: Ratio) -> Report {
+        let mut section = Section::new("search", "");
+        section.add(&Series::default(), Some(ratio));
+        let mut report = Report::default();
+        report.section(section);
+        report
+    }
+
+    #[test]
+    fn a_ratio_is_marked_when_it_is_worse_by_more_than_the_tolerance() {
+        for (then, now, is_worse) in [
+            (Ratio::lower(2.0), Ratio::lower(2.9), false),
+            (Ratio::lower(2.0), Ratio::lower(3.1), true),
+            (Ratio::lower(2.0), Ratio::lower(0.1), false),
+            (Ratio::lower(2.0), Ratio::lower(f64::NAN), true),
+            (Ratio::higher(0.9), Ratio::higher(0.7), false),
+            (Ratio::higher(0.9), Ratio::higher(0.5), true),
+            (Ratio::higher(0.9), Ratio::higher(9.0), false),
+        ] {
+            let compared = Baseline::of(&report(then)).compare(&report(now));
+            assert_eq!(
+                compared.contains("WORSE  search: "),
+                is_worse,
+                "{then:?} {now:?} {compared}"
+            );
+            assert!(compared.contains("  1 ratios compared"), "{compared}");
+        }
     }
 }

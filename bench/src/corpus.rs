@@ -198,8 +198,15 @@ mod tests {
     #[test]
     fn an_entry_depends_on_its_number_alone() {
         let (a, b) = (Corpus::new(), Corpus::new());
-        assert_eq!(a.entry(7).text, b.entry(7).text);
+        let print = |entry: Entry| format!("{entry:?}");
+        let first = [print(a.entry(7)), print(a.entry_with_image(8))];
+        // In another order.
+        let second = [print(b.entry_with_image(8)), print(b.entry(7))];
+        assert_eq!((&first[0], &first[1]), (&second[1], &second[0]));
         assert_ne!(a.entry(7).text, a.entry(8).text);
+        assert_ne!(a.entry_with_image(7).image, a.entry_with_image(8).image);
+        let image = a.entry_with_image(7).image.unwrap();
+        assert_eq!(image.len(), IMAGE_BYTES);
     }
 
     #[test]

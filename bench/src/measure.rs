@@ -236,6 +236,10 @@ mod tests {
         let times: Vec<_> = (1..=20).map(Duration::from_micros).collect();
         assert_eq!(quantile(&times, 0.5).round(), 10.0);
         assert_eq!(quantile(&times, 0.95).round(), 19.0);
+        assert_eq!(quantile(&times[..1], 0.95).round(), 1.0);
+        assert!(quantile(&[], 0.5).is_nan());
         assert_eq!(median(vec![3.0, 1.0, 2.0, 10.0]), 2.5);
+        assert_eq!(median(vec![3.0, 10.0, 1.0]), 3.0);
+        assert!(median(Vec::new()).is_nan());
     }
 }

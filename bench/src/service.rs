@@ -54,6 +54,8 @@ impl Service {
             .env("DB_PATH", database)
             .env("CONTEXT_LISTEN", address.to_string())
             .env("CONTEXT_SOCKET", &socket)
+            // By default the service uses a model that was fetched into HOME, if there is one.
+            .env("EMBEDDING_PROVIDER", "none")
             .envs(settings.iter().map(|(name, value)| (name, value)));
         let process = Process::start(command, database.with_extension("log"))?;
         Ok(Self {

@@ -130,7 +130,23 @@ mod tests {
         assert!((0..20).all(|n| nearest(&vectors.of_query(n)) > 0.5));
         let copy = distance(&vectors.of_entry(5), &vectors.of_entry(805));
         assert!((0.3..0.6).contains(&copy), "{copy}");
-        std::fs::write(file.path(), [0; 4 * DIMENSIONS * 399]).unwrap();
-        assert!(Vectors::read(file.path()).is_err());
+    }
+
+    #[test]
+    fn a_file_has_two_vectors_for_each_query_at_least() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let bytes: Vec<u8> = (0..400).flat_map(|n| encode(&direction(n))).collect();
+        std::fs::write(file.path(), &bytes).unwrap();
+        assert!(Vectors::read(file.path()).is_ok());
+        // A vector of zeros has no direction, so it does not count.
+        let too_few = &bytes[4 * DIMENSIONS..];
+        for bytes in [
+            too_few.to_vec(),
+            [too_few, &[0_u8; 4 * DIMENSIONS][..]].concat(),
+        ] {
+            std::fs::write(file.path(), bytes).unwrap();
+            let error = Vectors::read(file.path()).unwrap_err().to_string();
+            assert!(error.contains("has 399 vectors"), "{error}");
+        }
     }
 }

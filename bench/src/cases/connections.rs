@@ -88,7 +88,7 @@ impl Connections {
     /// each client's last reply.
     ///
     /// # Errors
-    /// The first failure.
+    /// The first failure, or a last reply that is an error of a tool.
     pub async fn round(&mut self, operations: &[Vec<Operation>]) -> Result<(Round, Vec<Reply>)> {
         let (own, service) = (std::process::id(), self.service);
         let gateways = self.gateways.clone();
@@ -135,6 +135,7 @@ impl Connections {
             latencies.extend(times);
             replies.extend(last);
         }
+        replies.iter().try_for_each(Reply::check)?;
         Ok((
             Round {
                 elapsed,

@@ -6,12 +6,12 @@ use std::time::Instant;
 use bytes::Bytes;
 use context_proto::v1 as pb;
 use prost::Message as _;
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::sync::Mutex;
 
 use super::{Bench, Connections, Loaded, SharedConnections};
 use crate::Result;
-use crate::corpus::Random;
+use crate::corpus::{IMAGE_BYTES, Random};
 use crate::floor::echo::{self, EchoClient};
 use crate::measure::{Contender, Round, Series, alternate};
 use crate::report::{Goal, Ratio, Report, Section};
@@ -27,7 +27,7 @@ const GATEWAY_GOAL_MS: f64 = 0.15;
 /// Measures gets from the loaded service.
 ///
 /// # Errors
-/// A process does not start, or an entry differs from the stored one.
+/// A process does not start, an entry differs from the stored one, or a floor does not echo.
 pub async fn run(
     bench: &Bench,
     report: &mut Report,
@@ -64,20 +64,32 @@ pub async fn run(
     );
     let echo = Echo::start(&bench.dir)?;
     let hop = HttpGateway::start_floor(&echo.socket)?;
-    let stdio = Stdio::start(stdio_floor(&echo.socket)?).await?;
+    let mut stdio = Stdio::start(stdio_floor(&echo.socket)?).await?;
     // An MCP reply contains the JSON of the entry twice, as text and as structured content. Twice the bytes make the
     // floor's reply about as long.
     let text = format!("{0}{0}", String::from_utf8_lossy(&json_bytes));
     let line = call("echo", json!({"text": text})).to_string() + "\n";
     let request = Message::mcp(&call("echo", json!({"text": text})));
+    let json_request = Message::post(echo::JSON, json_bytes.clone());
 
-    let grpc_echo = Rc::new(Mutex::new(EchoClient::tcp(echo.address).await?));
-    let json_echo = Rc::new(Mutex::new(Http1::connect(echo.address).await?));
+    let mut grpc_echo = EchoClient::tcp(echo.address).await?;
+    let mut json_echo = Http1::connect(echo.address).await?;
+    let mut hop_client = Http1::connect(hop.address).await?;
+    let sent: Value = serde_json::from_slice(&json_bytes)?;
+    let echoed: Value = serde_json::from_slice(&json_echo.send(json_request.clone()).await?)?;
+    if grpc_echo.echo(grpc_bytes.clone()).await? != grpc_bytes || echoed != sent {
+        return Err("a floor does not echo what it receives".into());
+    }
+    if !loaded.images
+        && (echoed_text(&stdio.send(&line).await?)? != text
+            || echoed_text(&hop_client.send(request.clone()).await?)? != text)
+    {
+        return Err("a floor of the gateway does not echo what it receives".into());
+    }
+    let grpc_echo = Rc::new(Mutex::new(grpc_echo));
+    let json_echo = Rc::new(Mutex::new(json_echo));
     let (stdio_id, stdio) = (stdio.id(), Rc::new(Mutex::new(stdio)));
-    let (hop_id, hop_client) = (
-        hop.id(),
-        Rc::new(Mutex::new(Http1::connect(hop.address).await?)),
-    );
+    let (hop_id, hop_client) = (hop.id(), Rc::new(Mutex::new(hop_client)));
     let echo_id = echo.id();
     /// A contender that makes the same call again and again, each after the response to the one before.
     macro_rules! repeat {
@@ -110,7 +122,6 @@ pub async fn run(
             })
         };
     }
-    let json_request = Message::post(echo::JSON, json_bytes.clone());
     let mut contenders = vec![
         repeat!(
             "tonic echo",
@@ -203,6 +214,15 @@ fn transport<'a>(connections: &SharedConnections, name: &str, loaded: &'a Loaded
     })
 }
 
+/// The text in the result of a floor of the gateway.
+fn echoed_text(reply: &[u8]) -> Result<String> {
+    let reply: Value = serde_json::from_slice(reply)?;
+    reply["result"]["content"][0]["text"]
+        .as_str()
+        .map(str::to_owned)
+        .ok_or_else(|| format!("no text: {reply}").into())
+}
+
 /// The service's response for an entry in the middle, as protobuf and as JSON.
 async fn payload(service: &Service, loaded: &Loaded) -> Result<(Bytes, Bytes)> {
     let id = loaded.ids[loaded.ids.len() / 2];
@@ -212,9 +232,13 @@ async fn payload(service: &Service, loaded: &Loaded) -> Result<(Bytes, Bytes)> {
         ..pb::GetContextByIdsRequest::default()
     };
     let reply = client.0.get_context_by_ids(request).await?.into_inner();
+    let reply: Bytes = reply.encode_to_vec().into();
     let json = Http1::connect(service.address)
         .await?
         .send(Message::get(&format!("/v1/contexts/{id}")))
         .await?;
-    Ok((reply.encode_to_vec().into(), json))
+    if loaded.images && reply.len().min(json.len()) < IMAGE_BYTES {
+        return Err("a reply lacks the image".into());
+    }
+    Ok((reply, json))
 }

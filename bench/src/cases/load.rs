@@ -56,6 +56,10 @@ impl Loaded {
             }
             self.ids
                 .extend(reply.results.iter().filter_map(|result| result.context_id));
+            // The id of entry n is at n.
+            if self.ids.len() as u64 != to {
+                return Err("a stored entry of a batch has no id".into());
+            }
         }
         Ok((entries - first) as f64 / started.elapsed().as_secs_f64())
     }

@@ -56,7 +56,7 @@ struct Sides {
 /// `url`, and dropped at the end.
 ///
 /// # Errors
-/// The server rejects a statement, or the two sides return different results.
+/// The server rejects a statement, or the two sides return different results or none.
 pub async fn run(bench: &Bench, report: &mut Report, url: &str) -> Result<()> {
     let server = connect(url).await?;
     let names = ["store", "raw"].map(|side| format!("context_bench_{}_{side}", std::process::id()));
@@ -145,6 +145,7 @@ async fn measure(
             GOAL_SEARCH,
         ),
     ] {
+        let mut found = 0;
         for operation in operations.iter().take(20) {
             let (raw, store) = (
                 run_raw(&sides, operation).await?,
@@ -156,6 +157,10 @@ async fn measure(
                 )
                 .into());
             }
+            found += raw.len();
+        }
+        if found == 0 {
+            return Err(format!("{name}: SQL and the store return nothing").into());
         }
         let cycled =
             move |_: &Bench, count: usize| operations.iter().cycle().take(count).cloned().collect();

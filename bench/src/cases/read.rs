@@ -130,7 +130,7 @@ fn repeated(operations: &[Operation], count: usize) -> Vec<Operation> {
 /// Runs each query once in SQL and once over every transport. Returns the average number of rows of a result.
 ///
 /// # Errors
-/// A transport returns another result than SQL.
+/// A transport returns another result than SQL, or no query has a result.
 async fn check(
     operations: &[Operation],
     floor: &RefCell<ReadFloor>,
@@ -161,6 +161,9 @@ async fn check(
                 .into());
             }
         }
+    }
+    if rows == 0 {
+        return Err(format!("SQL returns nothing for any of {operations:?}").into());
     }
     Ok(rows as f64 / operations.len() as f64)
 }

@@ -28,6 +28,10 @@ const GOAL_ENTRIES: usize = 100_000;
 const MAX_RANDOM: u64 = 100_000;
 /// Numbers of nearest entries whose recall is checked: those of a page, and those that hybrid search fuses.
 const RECALL: [usize; 2] = [10, 200];
+/// A search with a lower recall is broken, so its time means nothing.
+const LEAST_RECALL: f64 = 0.9;
+/// Number of queries whose results over MCP are compared with those over gRPC.
+const COMPARED: usize = 10;
 /// Number of results of the measured searches: the default of semantic_search_context.
 const LIMIT: usize = 5;
 /// Number of texts that [`embed`] measures.
@@ -56,7 +60,7 @@ struct Setup<'b> {
 /// Measures at each size, with these vectors.
 ///
 /// # Errors
-/// A process does not start, or a search fails.
+/// A process does not start, or a search fails or returns wrong results.
 pub async fn run(
     bench: &Bench,
     report: &mut Report,
@@ -251,7 +255,32 @@ fn searches_over(
     })
 }
 
+/// Checks that the first queries have the same results on both connections.
+///
+/// # Errors
+/// A search fails, returns nothing, or returns other results on the second connection.
+async fn same(
+    first: &SharedConnections,
+    second: &SharedConnections,
+    operations: &[Operation],
+) -> Result<()> {
+    for operation in operations.iter().take(COMPARED) {
+        let expected = first.lock().await.run(operation).await?.ids()?;
+        let found = second.lock().await.run(operation).await?.ids()?;
+        if expected.is_empty() || found != expected {
+            return Err(format!(
+                "gRPC returns {expected:?} for {operation:?}, MCP stdio returns {found:?}"
+            )
+            .into());
+        }
+    }
+    Ok(())
+}
+
 /// Compares the semantic ranking with the exact one.
+///
+/// # Errors
+/// A search fails, or finds too few of the nearest entries.
 async fn recall(setup: &Setup<'_>, report: &mut Report) -> Result<()> {
     setup
         .bench
@@ -293,6 +322,9 @@ async fn recall(setup: &Setup<'_>, report: &mut Report) -> Result<()> {
             let recall = found as f64 / all.max(1) as f64;
             let title = setup.title(&format!("recall of the nearest {wanted}"), filter.as_ref());
             report.fact(&title, format!("{recall:.4}"));
+            if recall < LEAST_RECALL {
+                return Err(format!("{title} is {recall:.4}").into());
+            }
             if setup.ids.len() == GOAL_ENTRIES {
                 let bound = match setup.vectors {
                     Vectors::Real { .. } if wanted == 10 => 0.99,
@@ -311,6 +343,7 @@ async fn semantic(setup: &Setup<'_>, report: &mut Report, filter: Option<&String
     let questions: Vec<Operation> = (0..QUERIES)
         .map(|n| Operation::Semantic(setup.question(n, filter)))
         .collect();
+    same(&setup.grpc, &setup.mcp, &questions).await?;
     let contenders = vec![
         setup.scan(filter),
         setup.provider().await?,
@@ -362,6 +395,7 @@ async fn hybrid(setup: &Setup<'_>, report: &mut Report, filter: Option<&String>)
     let semantic = (0..QUERIES)
         .map(|n| Operation::Semantic(setup.question(n, filter)))
         .collect();
+    same(&setup.grpc, &setup.mcp, &questions(&[])).await?;
     let contenders = vec![
         searches_over("full text alone", &setup.grpc, questions(&["fts"])),
         searches_over("semantic search", &setup.grpc, semantic),
@@ -439,6 +473,7 @@ async fn reranked(
     let questions: Vec<Operation> = (0..QUERIES)
         .map(|n| Operation::Hybrid(question(n)))
         .collect();
+    same(&grpc, &mcp, &questions).await?;
     let contenders = vec![
         searches_over("gRPC", &grpc, questions.clone()),
         searches_over("MCP stdio", &mcp, questions),

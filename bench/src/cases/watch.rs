@@ -1,5 +1,6 @@
 //! Measures streams of changes: how soon an event follows its commit, and what many idle streams cost.
 
+use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
@@ -41,7 +42,7 @@ const STORE_GOAL: f64 = 1.2;
 /// Measures on SQLite.
 ///
 /// # Errors
-/// A process does not start, a request fails, or an event is of another entry.
+/// A process does not start, a request fails, an event is of another entry or arrives twice, or a stream ends.
 pub async fn run(bench: &Bench, report: &mut Report) -> Result<()> {
     let settings = [("WATCH_MAX_STREAMS", (2 * bench.scale.streams).to_string())];
     let service = Service::start_with(&bench.dir.join("watch.db"), &settings)?;
@@ -88,8 +89,8 @@ async fn across_services(bench: &Bench, report: &mut Report, url: &str) -> Resul
     Ok(())
 }
 
-/// An event: the id of its entry, and when it arrived.
-type Event = (String, Instant);
+/// An event: the number of its stream, the id of its entry, and when it arrived.
+type Event = (usize, String, Instant);
 
 /// Open streams. Dropping them closes them.
 struct Streams {
@@ -132,7 +133,7 @@ impl Streams {
                     let Some(Frame::Change(change)) = message.frame else {
                         continue;
                     };
-                    if sender.send((change.id, Instant::now())).is_err() {
+                    if sender.send((number, change.id, Instant::now())).is_err() {
                         return;
                     }
                 }
@@ -143,6 +144,17 @@ impl Streams {
 
     fn count(&self) -> usize {
         self.tasks.len()
+    }
+
+    /// Checks that all streams are still open and none has an event that was not read.
+    fn check_idle(&mut self) -> Result<()> {
+        if self.tasks.try_join_next().is_some() {
+            return Err("an idle stream ended".into());
+        }
+        match self.events.try_recv() {
+            Ok((_, id, _)) => Err(format!("an idle stream has an event of {id}").into()),
+            Err(_) => Ok(()),
+        }
     }
 }
 
@@ -177,13 +189,18 @@ async fn events(
         let stored = client.0.store_context(entry(THREAD, number)).await?;
         stores.push(sent.elapsed());
         let id = stored.into_inner().context_id.to_string();
+        let mut reached = BTreeSet::new();
         for _ in 0..streams.count() {
-            let (changed, arrived) = tokio::time::timeout(EVENT_TIMEOUT, streams.events.recv())
-                .await
-                .map_err(|_| format!("an event of {id} is missing"))?
-                .ok_or("the streams ended")?;
+            let (stream, changed, arrived) =
+                tokio::time::timeout(EVENT_TIMEOUT, streams.events.recv())
+                    .await
+                    .map_err(|_| format!("an event of {id} is missing"))?
+                    .ok_or("the streams ended")?;
             if changed != id {
                 return Err(format!("an event of {changed} instead of {id}").into());
+            }
+            if !reached.insert(stream) {
+                return Err(format!("a stream has two events of {id}").into());
             }
             arrivals.push(arrived.duration_since(sent));
         }
@@ -224,7 +241,7 @@ async fn idle(
 ) -> Result<()> {
     bench.progress.step("Measuring idle streams");
     let before = Memory::of(service.id());
-    let streams = Streams::open(service, bench.scale.streams, "idle").await?;
+    let mut streams = Streams::open(service, bench.scale.streams, "idle").await?;
     let memory = Memory::of(service.id()).anonymous - before.anonymous;
     let cpu = CpuTimes::of(service.id());
     let pause = IDLE.min(PACE * u32::try_from(bench.scale.streamed_stores)?);
@@ -253,6 +270,7 @@ async fn idle(
         stores("idle streams", service).await?,
     ];
     let series = alternate(contenders, bench.scale.streamed_stores, bench.scale.rounds).await?;
+    streams.check_idle()?;
     let mut section = Section::new("store beside idle streams", &name);
     section.add(&series[0], None);
     let ratio = series[1].p50_ratio(&series[0]);

@@ -127,6 +127,17 @@ impl Reply {
         }
     }
 
+    /// Checks that the reply has a result. MCP has the same status for a result and for an error of a tool.
+    ///
+    /// # Errors
+    /// The tool failed.
+    pub fn check(&self) -> Result<()> {
+        match self {
+            Self::Grpc(_) => Ok(()),
+            Self::Rest(_) | Self::Mcp(_) => self.json().map(drop),
+        }
+    }
+
     /// The id of a stored entry.
     ///
     /// # Errors
