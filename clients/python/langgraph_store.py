@@ -93,7 +93,7 @@ class ContextStore(BaseStore):
         conditions, filters = op.filter or {}, []
         for key, wanted in conditions.items():
             narrowing = list(_metadata_filters(f"value.{key}", wanted))
-            filters += narrowing if re.fullmatch(r"[\w-]+", key, re.ASCII) else []
+            filters += narrowing if re.fullmatch(r"[\w-]{1,500}", key, re.ASCII) else []
         enough = op.offset + op.limit
         size = SEARCH_PAGE if conditions else max(1, enough)
         query = _cut(op.query or "", QUERY_CHARS)
@@ -165,11 +165,21 @@ def _filter(key, operator, wanted):
 def _metadata_filters(key, wanted):
     """The filters for the part of a condition that the service can check."""
     for operator, operand in (wanted if _has_operators(wanted) else {"$eq": wanted}).items():
-        if operator in OPERATORS and isinstance(operand, str | int | float):
+        if operator in OPERATORS and _can_be_sent(operator, operand):
             yield _filter(key, OPERATORS[operator], operand)
         # A missing field meets LangGraph's `$ne`, but not the service's `ne`.
         elif operator not in OPERATORS and operator != "$ne":
             raise ValueError(f"unknown operator: {operator}")
+
+
+def _can_be_sent(operator, operand):
+    """Whether the service has this comparison. It refuses U+0000, infinite numbers and integers beyond 64 bits, and it
+    does not order booleans."""
+    if isinstance(operand, bool):
+        return operator == "$eq"
+    if isinstance(operand, str):
+        return "\0" not in operand
+    return isinstance(operand, int | float) and -(2**63) <= operand < 2**63
 
 
 def _has_operators(wanted):

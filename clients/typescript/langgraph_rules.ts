@@ -9,8 +9,13 @@ export type Filter = components["schemas"]["MetadataFilter"];
 /** The filters for the part of a condition that the service can check: equality with a text, a number or a boolean. */
 export function metadataFilters(key: string, wanted: unknown): Filter[] {
   const value = hasOperators(wanted) ? wanted["$eq"] : wanted;
-  const canBeChecked = /^[\w-]+$/.test(key) && ["string", "number", "boolean"].includes(typeof value);
-  return canBeChecked ? [{ key: `value.${key}`, operator: "eq", value }] : [];
+  return /^[\w-]{1,500}$/.test(key) && canBeSent(value) ? [{ key: `value.${key}`, operator: "eq", value }] : [];
+}
+
+/** Whether the service compares with this value. It refuses U+0000, infinite numbers and integers beyond 64 bits. */
+function canBeSent(value: unknown): boolean {
+  if (typeof value === "number") return Math.abs(value) < 2 ** 63;
+  return typeof value === "boolean" || (typeof value === "string" && !value.includes("\0"));
 }
 
 const COMPARED: Record<string, (value: unknown, operand: unknown) => boolean> = {
