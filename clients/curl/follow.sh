@@ -10,11 +10,13 @@ copy=${1:?the directory of the copy}
 copy=${copy%/}
 url=${2:-http://127.0.0.1:7420}/v1/watch?snapshot=true\&entity=context\&include_body=true
 
-# A snapshot replaces the whole directory.
-if [[ -n $(find "$copy" -mindepth 1 ! -name '[0-9]*.json' ! -name cursor -print -quit 2>/dev/null) ]]; then
-    echo "$copy has files that are no part of a copy; name another directory" >&2
-    exit 1
-fi
+# A snapshot replaces the whole directory. Until it is complete, it is in a second one.
+for directory in "$copy" "$copy.new"; do
+    if [[ -n $(find "$directory" -mindepth 1 ! -regex '.*/[0-9][0-9]*\.json' ! -name cursor -print -quit 2>/dev/null) ]]; then
+        echo "$directory has files that are no part of a copy; name another directory" >&2
+        exit 1
+    fi
+done
 
 # apply EVENT CURSOR DATA : applies one event to the directory $into.
 apply() {

@@ -41,13 +41,14 @@ header() {
     tr -d '\r' <"$WORK/headers" | awk -v name="$1:" 'tolower($1) == tolower(name) { $1 = ""; sub(/^ /, ""); print; exit }'
 }
 
-# json EXPRESSION : prints a Python expression over the body, called `body`.
+# json EXPRESSION : prints a Python expression over the body, called `body`. Where it fails it prints
+# the expression, so that two failures are not the same.
 json() {
     python3 -c '
 import json, sys
 body = json.load(open(sys.argv[1], encoding="utf-8"))
 value = eval(sys.argv[2])
-print(value if isinstance(value, str) else json.dumps(value))' "$WORK/body" "$1" 2>/dev/null || echo "not there"
+print(value if isinstance(value, str) else json.dumps(value))' "$WORK/body" "$1" 2>/dev/null || echo "not there: $1"
 }
 
 # expect WHAT STATUS : checks the status of the last call.
@@ -213,7 +214,7 @@ for block in open(sys.argv[1], encoding="utf-8").read().split("\n\n")[:-1]:
     if "event" in fields:
         events.append((fields["event"], fields.get("id"), json.loads(fields["data"])))
 value = eval(sys.argv[2])
-print(value if isinstance(value, str) else json.dumps(value))' "$1" "$2" 2>/dev/null || echo "not there"
+print(value if isinstance(value, str) else json.dumps(value))' "$1" "$2" 2>/dev/null || echo "not there: $2"
 }
 
 has_events() { [[ $(events "$1" "$2") == true ]]; }

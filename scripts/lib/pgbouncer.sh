@@ -51,6 +51,8 @@ need_pgbouncer() {
             for suite in "${PGBOUNCER_SUITES[@]}"; do
                 if once "pgbouncer-$suite" "$suite" unpack_pgbouncer "$suite"; then
                     offer_pgbouncer "$PGBOUNCER_CACHE/$suite/pgbouncer"
+                else
+                    say "SKIPPED: the tests through the PgBouncer of Debian $suite, which could not be fetched"
                 fi
             done
         fi

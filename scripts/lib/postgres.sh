@@ -99,18 +99,23 @@ start_postgres() {
     # the built-in one.
     locale=(--locale=C.UTF-8)
     ((major >= 17)) && locale=(--locale=C --locale-provider=builtin --builtin-locale=C.UTF-8)
-    as_postgres "$PG_BIN/initdb" -D "$home/data" -U postgres -A trust -E UTF8 "${locale[@]}" --no-sync >"$home.initdb.log" 2>&1 || {
+    # macOS has no `timeout`.
+    local limit=()
+    command -v timeout >/dev/null && limit=(timeout 120)
+    as_postgres "${limit[@]}" "$PG_BIN/initdb" -D "$home/data" -U postgres -A trust -E UTF8 "${locale[@]}" --no-sync >"$home.initdb.log" 2>&1 || {
         tail -n 5 "$home.initdb.log" >&2
         return 1
     }
     local attempt
     for attempt in 1 2 3; do
         port=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])') || return
-        if as_postgres "$PG_BIN/pg_ctl" -D "$home/data" -w -l "$home/log" -o "-p $port -h 127.0.0.1 -k '' -c fsync=off -c max_connections=200" start >/dev/null; then
+        if as_postgres "$PG_BIN/pg_ctl" -D "$home/data" -w -t 60 -l "$home/log" -o "-p $port -h 127.0.0.1 -k '' -c fsync=off -c max_connections=200" start >/dev/null; then
             printf 'PG_BIN=%q\n' "$PG_BIN" >"$home/programs.env"
             printf 'postgres://postgres@127.0.0.1:%s/postgres' "$port" >"$home/url"
             return 0
         fi
+        # A server that is too slow would run on, and keep the next one from starting.
+        as_postgres "$PG_BIN/pg_ctl" -D "$home/data" -m immediate -w -t 60 stop >/dev/null 2>&1
     done
     tail -n 5 "$home/log" >&2
     return 1
@@ -148,7 +153,7 @@ stop_postgres() {
         home=${home%/}
         [[ -f $home/programs.env ]] || continue
         source "$home/programs.env"
-        as_postgres "$PG_BIN/pg_ctl" -D "$home/data" -m immediate stop >/dev/null 2>&1
+        as_postgres "$PG_BIN/pg_ctl" -D "$home/data" -m immediate -w -t 60 stop >/dev/null 2>&1
     done
     rm -rf "$POSTGRES_STATE"
 }

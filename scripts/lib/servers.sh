@@ -31,6 +31,9 @@ use_binaries() {
         unset "$name"
     done
     export DB_PATH=$SCRATCH/context.db CONTEXT_SOCKET=$SCRATCH/service.sock
+    # A proxy of this machine cannot reach the servers.
+    export no_proxy=127.0.0.1,localhost${no_proxy:+,$no_proxy}
+    export NO_PROXY=$no_proxy
     trap stop_everything EXIT
     trap 'exit 130' INT TERM
 }
@@ -134,12 +137,20 @@ strays() {
 }
 
 stop_everything() {
-    local status=$? pid
+    local status=$? pid deadline
     trap - EXIT
     for pid in "${PIDS[@]}" $(strays); do
         kill "$pid" 2>/dev/null
     done
+    deadline=$((SECONDS + 60))
     for pid in "${PIDS[@]}"; do
+        while kill -0 "$pid" 2>/dev/null && ((SECONDS < deadline)); do
+            sleep 0.05
+        done
+        if kill -KILL "$pid" 2>/dev/null; then
+            say "FAILED: a server (process $pid) did not end within 60 s after SIGTERM"
+            [[ $status != 0 ]] || status=1
+        fi
         wait "$pid" 2>/dev/null
     done
     if [[ $status != 0 ]]; then

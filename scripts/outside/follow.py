@@ -41,7 +41,12 @@ class Service:
     def start(self):
         environment = {**os.environ, "DB_PATH": str(self.database), "CONTEXT_SOCKET": str(self.directory / "follow.sock")}
         self.process = subprocess.Popen([self.binary, "--listen", self.address], stdout=self.log, stderr=self.log, env=environment)
-        wait_until("the service is ready", lambda: self.call("GET", "/readyz") is not None)
+
+        def ready():
+            assert self.process.poll() is None, f"the service ended with {self.process.returncode}"
+            return self.call("GET", "/readyz") is not None
+
+        wait_until("the service is ready", ready)
 
     def end(self, how):
         self.process.send_signal(how)
@@ -138,6 +143,13 @@ class Writer(threading.Thread):
                 self.ids = [one for one in self.ids if one not in some]
         return reply
 
+    def write_now(self, count):
+        """Tries so many writes. Some may fail, because their entry is no longer there, but not all."""
+        succeeded = sum(self.write() is not None for _ in range(count))
+        assert succeeded > 0, f"none of {count} writes succeeded"
+        self.writes += succeeded
+        return succeeded
+
     def wait_for_writes(self, count):
         """Waits until so many more writes have succeeded."""
         wanted = self.writes + count
@@ -161,9 +173,10 @@ class Follower:
             self.process = subprocess.Popen(self.command, stdout=log, stderr=log, start_new_session=True)
 
     def kill(self):
-        if self.process.poll() is None:
+        # The group, because a follower in a shell or a package runner has children, which may outlive it.
+        with contextlib.suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
-        self.process.wait()
+        self.process.wait(TIMEOUT_S)
 
     def delete_copy(self):
         for file in self.copy.parent.glob(self.copy.name + "*"):
@@ -173,7 +186,9 @@ class Follower:
         """The copy, in the form of Service.entries. None while it cannot be read."""
         try:
             if self.copy.suffix == ".db":
-                with contextlib.closing(sqlite3.connect(self.copy)) as database:
+                # Without creating it: the follower does that.
+                address = self.copy.absolute().as_uri() + "?mode=rw"
+                with contextlib.closing(sqlite3.connect(address, uri=True)) as database:
                     rows = database.execute("SELECT id, version, text, tags, metadata FROM entries")
                     return {row[0]: (row[1], row[2], json.loads(row[3]), json.loads(row[4])) for row in rows}
             if self.copy.suffix == ".json":
@@ -239,28 +254,29 @@ def walk(service, follower, rng):
     service.restart(signal.SIGKILL)
     writer.wait_for_writes(40)
     writer.stopped.set()
-    writer.join()
+    writer.join(TIMEOUT_S)
+    assert not writer.is_alive(), "the writer did not stop"
     follower.wait_until_equal(service, f"{writer.writes} writes, with both killed and started again")
 
     # The database is put back: the cursor is ahead of it.
     service.end(signal.SIGTERM)
     put_back = service.back_up()
     service.start()
-    writer.writes += sum(writer.write() is not None for _ in range(30))
-    follower.wait_until_equal(service, "30 more writes")
+    succeeded = writer.write_now(30)
+    follower.wait_until_equal(service, f"{succeeded} more writes")
     service.end(signal.SIGTERM)
     put_back()
     service.start()
     follower.wait_until_equal(service, "the database was put back")
 
     # The database is put back, and other changes get the revisions of those that are lost.
-    writer.writes += sum(writer.write() is not None for _ in range(10))
-    follower.wait_until_equal(service, "10 more writes")
+    succeeded = writer.write_now(10)
+    follower.wait_until_equal(service, f"{succeeded} more writes")
     follower.kill()
     service.end(signal.SIGTERM)
     put_back()
     service.start()
-    writer.writes += sum(writer.write() is not None for _ in range(60))
+    writer.write_now(60)
     follower.start()
     follower.wait_until_equal(service, "the database was put back and written to")
 

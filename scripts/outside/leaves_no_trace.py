@@ -63,7 +63,11 @@ def tree(directory):
     for parent, directories, files in os.walk(directory):
         for name in directories + files:
             path = os.path.join(parent, name)
-            found[os.path.relpath(path, directory)] = open(path, "rb").read() if os.path.isfile(path) else "directory"
+            content = "directory"
+            if os.path.isfile(path):
+                with open(path, "rb") as file:
+                    content = file.read()
+            found[os.path.relpath(path, directory)] = content
     return found
 
 
@@ -95,7 +99,7 @@ def main():
     home = os.environ["HOME"]
 
     def install(*more):
-        subprocess.run([gateway, "install", name, *more], check=True, stdin=subprocess.DEVNULL)
+        subprocess.run([gateway, "install", name, *more], check=True, stdin=subprocess.DEVNULL, timeout=agent_clients.TIMEOUT_S)
 
     def end(label):
         found = tree(home)

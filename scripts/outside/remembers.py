@@ -29,7 +29,7 @@ def tomorrow(scratch):
     """The environment of programs for which it is the next day."""
     library = os.path.join(scratch, "tomorrow.so")
     source = os.path.join(os.path.dirname(__file__), "tomorrow.c")
-    subprocess.run([os.environ.get("CC", "cc"), "-shared", "-fPIC", "-o", library, source], check=True)
+    subprocess.run([os.environ.get("CC", "cc"), "-shared", "-fPIC", "-o", library, source], check=True, timeout=agent_clients.TIMEOUT_S)
     return {"LD_PRELOAD": library}
 
 
@@ -65,7 +65,7 @@ def check(name, program, gateway, scratch):
     assert first.count("<remembered>") == 1 and first.count(FACT) == 1, "the fact is shown twice"
     status = status_of(gateway)
     assert "sent     4 messages" in status, f"the prompt and the answer of the second session: {status}"
-    listed = subprocess.run([gateway, "list", "--json"], capture_output=True, text=True, check=True).stdout
+    listed = subprocess.run([gateway, "list", "--json"], capture_output=True, text=True, check=True, timeout=agent_clients.TIMEOUT_S).stdout
     results = json.loads(listed)["results"]
     said = sorted(entry["text_content"] for entry in results)
     assert said == sorted([FACT, FIRST_ANSWER, QUESTION, SECOND_ANSWER]), said
@@ -86,7 +86,7 @@ def check(name, program, gateway, scratch):
 
 
 def status_of(gateway):
-    return subprocess.run([gateway, "hook", "status"], capture_output=True, text=True, check=True).stdout
+    return subprocess.run([gateway, "hook", "status"], capture_output=True, text=True, check=True, timeout=agent_clients.TIMEOUT_S).stdout
 
 
 def end_service(gateway):
@@ -104,9 +104,19 @@ def end_service(gateway):
             ended.append(pid)
     assert len(ended) == 1, f"the services of {database}: {ended}"
     deadline = time.monotonic() + 30
-    while os.path.exists(f"/proc/{ended[0]}"):
+    while is_running(ended[0]):
         assert time.monotonic() < deadline, f"the service {ended[0]} did not end within 30 s"
         time.sleep(0.05)
+
+
+def is_running(pid):
+    """Whether the process runs. A process that has ended stays in /proc until its parent reads its status, and in a
+    container the parent may never do so."""
+    try:
+        with open(f"/proc/{pid}/stat") as stat:
+            return stat.read().rpartition(")")[2].split()[0] not in ("Z", "X")
+    except (FileNotFoundError, ProcessLookupError):
+        return False
 
 
 if __name__ == "__main__":

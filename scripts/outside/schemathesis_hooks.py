@@ -1,6 +1,7 @@
 """Rules that the OpenAPI document cannot express for schemathesis."""
 
 import json
+import re
 
 import schemathesis
 
@@ -17,10 +18,11 @@ def before_call(_context, case, _kwargs):
 
     The service refuses a revision that no reply has returned. That is correct, but
     here it would count as a fault."""
-    for values in (case.query, case.body):
-        if isinstance(values, dict) and _between(1, values.get("min_revision"), INT64_MAX):
+    # A number in a query may be a text. In a body a text is invalid, so it stays.
+    for values, types in ((case.query, (int, str)), (case.body, int)):
+        if isinstance(values, dict) and _between(1, values.get("min_revision"), INT64_MAX, types):
             values["min_revision"] = 0
-        if isinstance(values, dict) and _between(WAIT_MS, values.get("wait_ms"), MAX_WAIT_MS):
+        if isinstance(values, dict) and _between(WAIT_MS, values.get("wait_ms"), MAX_WAIT_MS, types):
             values["wait_ms"] = WAIT_MS
 
 
@@ -46,8 +48,11 @@ def stream_begins_with_opened(_context, response, case):
         assert ("id" in opened) != (wants_snapshot and not resumes), opened
 
 
-def _between(least, value, most):
-    try:
-        return not isinstance(value, (bool, float)) and least <= int(value) <= most
-    except (TypeError, ValueError):
+def _between(least, value, most, types):
+    """Whether the value is of one of the types and denotes an integer from `least` to `most`."""
+    if isinstance(value, bool) or not isinstance(value, types):
         return False
+    # int() also reads texts that the service refuses, such as "1_0" and " 10".
+    if isinstance(value, str) and not re.fullmatch(r"\+?[0-9]{1,30}", value):
+        return False
+    return least <= int(value) <= most

@@ -38,7 +38,7 @@ def is_refused(address, **options):
         return True
 
 
-for trusted in (url, f"{url}/", address):
+for trusted in (url, f"{url}/", url.replace("https", "HTTPS"), address):
     assert answers(trusted, root_certificates=certificates), trusted
 assert not answers(url), "the certificate is signed by an unknown authority"
 assert not answers(address), "plain text to a port with TLS"

@@ -6,6 +6,7 @@ InMemoryStore, searches with a query, and concurrent batches.
 
 import asyncio
 import json
+import math
 import random
 import sys
 import uuid
@@ -85,6 +86,10 @@ def the_examples_of_base_store_work(service):
     assert keys(score={"$gt": 4.99}) == {"doc2"}
     assert keys(score={"$gte": 3.0}, color="red") == {"doc1"}
     assert keys(color={"$ne": "red"}) == {"doc2"}
+    # The service refuses such values in its own filters.
+    assert keys(score={"$lt": math.inf}) == {"doc1", "doc2"} and keys(score={"$gt": math.inf}) == set()
+    assert keys(score={"$lt": 2**64, "$gt": False}) == {"doc1", "doc2"} and keys(score=-math.inf) == set()
+    assert keys(color="re\0d") == set() and keys(**{"k" * 600: "red"}) == set()
     store.put(("a", "b", "c", "d", "e"), "k", {"x": 1})
     store.put(("a", "b", "d", "i"), "k", {"x": 1})
     store.put(("a", "b", "f"), "k", {"x": 1})

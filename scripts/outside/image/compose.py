@@ -15,7 +15,7 @@ def resolve(project, settings=None, profile=None):
     argv = [os.environ["COMPOSE"]]
     argv += ["--profile", profile] if profile else []
     env = {"PATH": os.environ["PATH"], "HOME": str(project), **(settings or {})}
-    ran = subprocess.run([*argv, "config", "--format", "json"], cwd=project, env=env, capture_output=True, text=True)
+    ran = subprocess.run([*argv, "config", "--format", "json"], cwd=project, env=env, capture_output=True, text=True, timeout=120)
     assert ran.returncode == 0, ran.stderr
     assert not ran.stderr, f"docker-compose.yml: {ran.stderr}"
     return json.loads(ran.stdout)["services"]
@@ -27,7 +27,7 @@ def literal(value):
 
 
 def mount(*arguments):
-    subprocess.run(["mount", *map(str, arguments)], check=True)
+    subprocess.run(["mount", *map(str, arguments)], check=True, timeout=60)
 
 
 class Machine:
@@ -46,7 +46,7 @@ class Machine:
         if not directory.exists():
             model = pathlib.Path(self.image.root, target.lstrip("/"))
             if model.is_dir():
-                subprocess.run(["cp", "-a", model, directory], check=True)
+                subprocess.run(["cp", "-a", model, directory], check=True, timeout=dockerfile.COPY_S)
             else:
                 directory.mkdir(mode=0o755)
         return directory
@@ -60,7 +60,7 @@ class Container:
         machine.containers += 1
         self.root = machine.scratch / f"{machine.containers}-{name}"
         # Links: nothing in the containers runs as root, so no file of the image changes.
-        subprocess.run(["cp", "-al", machine.image.root, self.root], check=True)
+        subprocess.run(["cp", "-al", machine.image.root, self.root], check=True, timeout=dockerfile.COPY_S)
         hosts = self.root / "etc/hosts"
         hosts.unlink(missing_ok=True)
         hosts.write_text(machine.hosts)

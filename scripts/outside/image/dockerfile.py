@@ -14,6 +14,8 @@ import shutil
 import subprocess
 import sys
 
+# Time limits in seconds for copying a root file system, and for an instruction that fetches packages.
+COPY_S, RUN_S = 600, 1800
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
@@ -89,7 +91,12 @@ def follow(image, instructions, binaries):
             ran = start(
                 image.root, argv, env={**image.env, **proxy}, user=image.user, directory=image.directory,
                 stdin=subprocess.DEVNULL, stdout=sys.stderr)
-            if ran.wait():
+            try:
+                ran.wait(RUN_S)
+            except subprocess.TimeoutExpired:
+                ran.kill()
+                raise SystemExit(f"RUN {rest}: not within {RUN_S} s")
+            if ran.returncode:
                 raise SystemExit(f"RUN {rest}: status {ran.returncode}")
         elif keyword == "COPY" and rest.startswith("--from=build "):
             *sources, target = rest.split()[1:]
@@ -109,12 +116,12 @@ def build(stage, archive, cache, root, binaries):
         mark.unlink(missing_ok=True)
         shutil.rmtree(layer, ignore_errors=True)
         layer.mkdir()
-        subprocess.run(["tar", "-C", layer, "-xpf", archive], check=True)
+        subprocess.run(["tar", "-C", layer, "-xpf", archive], check=True, timeout=COPY_S)
         # As in every container: the machine's name servers.
         shutil.copy("/etc/resolv.conf", layer / "etc/resolv.conf")
         follow(Image(layer), stage[:first], binaries)
         mark.write_text(of)
-    subprocess.run(["cp", "-a", layer, root], check=True)
+    subprocess.run(["cp", "-a", layer, root], check=True, timeout=COPY_S)
     image = image_of(stage[:first], root)
     follow(image, stage[first:], binaries)
 
@@ -132,8 +139,12 @@ def trial_status(image):
     when it was linked on a machine with a newer libc than the image's, and 1 after any other failure."""
     process = start(
         image.root, [*image.entrypoint, "--version"], env=image.env, user=image.user,
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-    output, _ = process.communicate()
+        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    try:
+        output, _ = process.communicate(timeout=60)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        raise SystemExit("the image's program did not print its version within 60 s")
     if process.returncode == 0:
         return 0
     print(output, file=sys.stderr)

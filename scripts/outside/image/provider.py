@@ -32,8 +32,8 @@ def authority(image):
     directory.mkdir()
     run = dockerfile.start(
         image.root, ["sh", "-c", AUTHORITY], env=image.env, user="root", directory="/root/tls",
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-    output, _ = run.communicate()
+        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    output, _ = run.communicate(timeout=60)
     assert run.returncode == 0, output
     return directory
 

@@ -267,7 +267,7 @@ class Postgres:
         as_nobody = {"user": 65534, "group": 65534, "extra_groups": [], "cwd": home, "stderr": subprocess.STDOUT}
 
         def run(*argv, **options):
-            ran = subprocess.run([str(word) for word in argv], stdout=subprocess.PIPE, text=True, **as_nobody, **options)
+            ran = subprocess.run([str(word) for word in argv], stdout=subprocess.PIPE, text=True, timeout=120, **as_nobody, **options)
             assert ran.returncode == 0, ran.stdout
 
         data = home / "data"
@@ -279,7 +279,13 @@ class Postgres:
         listen = ["-p", "5432", "-h", "127.0.0.1", "-k", "", "-c", "fsync=off"]
         with (home / "log").open("wb") as log:
             self.process = subprocess.Popen([programs / "postgres", "-D", data, *listen], stdout=log, **as_nobody)
-        until("PostgreSQL listens", lambda: socket.socket().connect_ex(("127.0.0.1", 5432)) == 0)
+
+        def listens():
+            with socket.socket() as client:
+                client.settimeout(5)
+                return client.connect_ex(("127.0.0.1", 5432)) == 0
+
+        until("PostgreSQL listens", listens)
 
     def stop(self):
         self.process.terminate()

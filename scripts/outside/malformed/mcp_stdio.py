@@ -5,12 +5,14 @@ request must get a response. At the end of input the process must end. Its stder
 goes to the LOG file.
 """
 
+import contextlib
 import json
 import queue
 import subprocess
 import threading
 
 from . import mcp
+from .operations import TOOLS
 from .tally import Tally, arguments
 
 TIMEOUT_S = 60
@@ -23,12 +25,26 @@ def reader(stream, lines):
     lines.put(None)
 
 
+@contextlib.contextmanager
+def in_time(process):
+    """Kills the gateway if the block, which writes to it, takes too long: a gateway that reads nothing blocks the
+    writer. The write then fails."""
+    killing = threading.Timer(TIMEOUT_S, process.kill)
+    killing.daemon = True
+    killing.start()
+    try:
+        yield
+    finally:
+        killing.cancel()
+
+
 def probe(process, lines, tally, number, method="tools/list", params=None):
     """Sends a valid request and reads responses until its own."""
     request_id = f"probe-{number}"
     request = {"jsonrpc": "2.0", "id": request_id, "method": method, "params": params or {}}
-    process.stdin.write(json.dumps(request).encode() + b"\n")
-    process.stdin.flush()
+    with in_time(process):
+        process.stdin.write(json.dumps(request).encode() + b"\n")
+        process.stdin.flush()
     while True:
         try:
             line = lines.get(timeout=TIMEOUT_S)
@@ -63,10 +79,16 @@ def main():
         sent = 0
         try:
             process.stdin.write(b'{"jsonrpc": "2.0", "method": "notifications/initialized"}\n')
+            listed = probe(process, lines, tally, "list") if alive else None
+            names = {tool["name"] for tool in (listed or {}).get("result", {}).get("tools", [])}
+            if names != TOOLS.keys():
+                tally.complain(f"operations.py does not have the tools that are listed: {sorted(names ^ TOOLS.keys())}", "tools/list")
             while alive and sent < count:
                 body, _ = mcp.malformed(rng, sent)
                 # One message is one line. The mutation decides its contents.
-                process.stdin.write(body.replace(b"\n", rng.choice([b" ", b"\r"])) + rng.choice([b"\n", b"\n", b"\n", b"\r\n", b"\n\n"]))
+                line = body.replace(b"\n", rng.choice([b" ", b"\r"])) + rng.choice([b"\n", b"\n", b"\n", b"\r\n", b"\n\n"])
+                with in_time(process):
+                    process.stdin.write(line)
                 sent += 1
                 if sent % PROBE_EVERY == 0:
                     alive = probe(process, lines, tally, sent) is not None
@@ -74,7 +96,8 @@ def main():
                 reply = probe(process, lines, tally, "end", "tools/call", {"name": "get_statistics", "arguments": {}})
                 if reply is None or "total_entries" not in json.dumps(reply):
                     tally.complain(f"a good call afterwards: {reply!r:.300}", "get_statistics")
-            process.stdin.close()
+            with in_time(process):
+                process.stdin.close()
         except BrokenPipeError:
             tally.complain("the gateway closed its input", sent)
         try:

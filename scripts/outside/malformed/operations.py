@@ -92,6 +92,9 @@ QUERY_ROUTES = {
     "/v1/metadata/values": {"key": "status", "thread_id": "malformed", "prefix": "a", "limit": 5},
     "/v1/days": {"thread_id": "malformed", "start_date": "2026-01-01", "end_date": "2026-12-31", "limit": 5},
     "/v1/tags": {"thread_id": "malformed", "prefix": "a", "limit": 5, "offset": 0},
+    "/v1/artifacts": {"path_prefix": "/", "limit": 5, "offset": 0, "metadata_filters": FILTERS["metadata_filters"]},
+    "/v1/artifacts/by-path": {"path": "/malformed"},
+    f"/v1/artifacts/{NOWHERE}/diff": {"from_version": 1, "to_version": 2},
     "/v1/changes": {**FEED, **FEED_FILTERS, "tag": ["a", "b"], "limit": 5, "wait_ms": 1, "include_body": True},
     "/v1/watch": {**FEED, **FEED_FILTERS, "tag": ["a", "b"], "include_body": True},
 }

@@ -170,11 +170,14 @@ async function concurrent(): Promise<void> {
   const one = "/memories/one.md";
   const created = await Promise.all(names.map((name) => converse([{ command: "create", path: one, file_text: name }])));
   const winner = created.findIndex(([result]) => result?.[1] === false);
+  assert.notEqual(winner, -1, String(created));
   assert.deepEqual(await read(one), [names[winner]]);
   assert.equal(created.filter(([result]) => result?.[0] === `Error: File ${one} already exists`).length, AT_ONCE - 1);
   await converse(names.map((name) => ({ command: "create", path: `/memories/d/${name}`, file_text: name })));
   const renames = names.slice(0, 8).map((name) => converse([{ command: "rename", old_path: "/memories/d", new_path: `/memories/to/${name}` }]));
-  const moved = (await Promise.all(renames)).findIndex(([result]) => result?.[1] === false);
+  const renamed = await Promise.all(renames);
+  assert.equal(renamed.filter(([result]) => result?.[1] === false).length, 1, String(renamed));
+  const moved = renamed.findIndex(([result]) => result?.[1] === false);
   const [[listing] = []] = await converse([{ command: "view", path: `/memories/to/${names[moved]}` }]);
   assert.equal(String(listing).split("\n").length, 2 + AT_ONCE);
 }

@@ -23,10 +23,11 @@ export async function storeByGrpc(url, { thread_id, source, text }) {
       call.on("trailers", ended);
       call.on("error", reject);
       call.on("close", () => reject(new Error("the call ended without a gRPC status")));
+      call.setTimeout(30_000, () => reject(new Error("no gRPC status within 30 s")));
       call.resume();
       call.end(Buffer.concat([frame, message]));
     });
   } finally {
-    client.close();
+    client.destroy();
   }
 }

@@ -33,7 +33,7 @@ export async function ownService(program, flagsFor = () => []) {
     for (;;) {
       if (Date.now() > deadline) throw new Error("the service is not ready after 30 s");
       if (hasEnded()) throw new Error(`the service ended with ${child.exitCode ?? child.signalCode}`);
-      const ready = await fetch(`${url}/readyz`).then((reply) => reply.ok, () => false);
+      const ready = await fetch(`${url}/readyz`, { signal: AbortSignal.timeout(5_000) }).then((reply) => reply.ok, () => false);
       if (ready) return;
       await new Promise((resolve) => setTimeout(resolve, 50));
     }
@@ -42,9 +42,22 @@ export async function ownService(program, flagsFor = () => []) {
     if (hasEnded()) return;
     const ended = new Promise((resolve) => child.once("exit", resolve));
     child.kill("SIGTERM");
+    let isLate = false;
+    const killing = setTimeout(() => {
+      isLate = true;
+      child.kill("SIGKILL");
+    }, 30_000);
     await ended;
+    clearTimeout(killing);
+    if (isLate) throw new Error("the service did not end within 30 s after SIGTERM");
   };
-  await start();
+  try {
+    await start();
+  } catch (error) {
+    child.kill("SIGKILL");
+    await rm(folder, { recursive: true, force: true });
+    throw error;
+  }
   return {
     url,
     async restart(whileDown) {
@@ -53,8 +66,11 @@ export async function ownService(program, flagsFor = () => []) {
       await start();
     },
     async end() {
-      await stop();
-      await rm(folder, { recursive: true, force: true });
+      try {
+        await stop();
+      } finally {
+        await rm(folder, { recursive: true, force: true });
+      }
     },
   };
 }

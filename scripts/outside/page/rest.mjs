@@ -9,7 +9,8 @@ export class Rest {
   }
 
   async call(method, path, body) {
-    const response = await fetch(`${this.url}/${path}`, { method, headers: this.headers, body: body === undefined ? undefined : JSON.stringify(body) });
+    const signal = AbortSignal.timeout(60_000);
+    const response = await fetch(`${this.url}/${path}`, { method, headers: this.headers, signal, body: body === undefined ? undefined : JSON.stringify(body) });
     const reply = await response.json();
     assert.ok(response.ok, `${method} ${path}: ${JSON.stringify(reply)}`);
     return reply;

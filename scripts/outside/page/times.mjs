@@ -50,10 +50,13 @@ export async function viewChanges(page, url, views) {
 
 /** Runs in the page: goes to a view, or presses a button, and waits for the frame after the element appears. */
 export function timeOfView([target, selector]) {
-  return new Promise((resolve) => {
+  return new Promise((resolve, reject) => {
+    // The script of a page has no time limit of its own.
+    const late = setTimeout(() => reject(new Error(`${target}: no ${selector} within 30 s`)), 30_000);
     performance.mark("click");
     const check = () => {
       if (!document.querySelector(selector)) return;
+      clearTimeout(late);
       observer.disconnect();
       requestAnimationFrame(() => setTimeout(() => resolve(performance.measure("view", "click").duration)));
     };

@@ -11,7 +11,7 @@
 import assert from "node:assert/strict";
 import { execFileSync, spawn } from "node:child_process";
 import { once } from "node:events";
-import { mkdtemp, readFile, rm } from "node:fs/promises";
+import { mkdtemp, readFile, readdir, rm } from "node:fs/promises";
 import http from "node:http";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
@@ -105,6 +105,15 @@ async function accessible(page, what) {
   );
   const messages = violations.map(({ id, help, nodes }) => `${id}: ${help}\n    ${nodes.map(({ html, failureSummary }) => `${html.slice(0, 200)} ${failureSummary}`).slice(0, 3).join("\n    ")}`);
   assert.deepEqual(messages, [], `${what} is not accessible`);
+}
+
+/** Waits until the condition holds. */
+async function until(what, holds) {
+  const deadline = Date.now() + 30 * SECONDS;
+  while (!(await holds())) {
+    if (Date.now() > deadline) throw new Error(`not within 30 s: ${what}`);
+    await new Promise((resolve) => setTimeout(resolve, 20));
+  }
 }
 
 const heading = (page, name) => page.getByRole("heading", { level: 1, name });
@@ -251,8 +260,10 @@ async function continueAfterCuts() {
 
   // A slow reader continues too; after a gap the list is loaded again.
   for (const [reason, cursor] of [["SLOW_CONSUMER", /^A.{20}/], ["CURSOR_COMPACTED", /^now$/], ["RESYNC_REQUIRED", /^now$/]]) {
+    const count = opened.length;
     for (const stream of streams) stream.end(`event: resync\ndata: {"reason":"${reason}"}\n\n`);
     await storeAndSee(`After ${reason}.`);
+    await until(`a new stream after ${reason}`, () => opened.length > count);
     assert.match(opened.at(-1), cursor, reason);
     const texts = await page.locator(".entry .text").allTextContents();
     assert.deepEqual([new Set(texts).size, texts.filter((text) => text === "After the cut.").length], [texts.length, 1]);
@@ -265,7 +276,7 @@ async function continueAfterCuts() {
       document.dispatchEvent(new Event("visibilitychange"));
     }, hidden);
   await hide(true);
-  while (streams.size > 0) await new Promise((resolve) => setTimeout(resolve, 20));
+  await until("the hidden tab closes its stream", () => streams.size === 0);
   await rest.post("v1/contexts", { thread_id: "live", source: "agent", text: "Stored while the tab was hidden." });
   assert.equal(await page.getByText("Stored while the tab was hidden.").count(), 0);
   await hide(false);
@@ -299,11 +310,13 @@ async function showMany() {
     // The thread scrolls in both directions without gaps.
     const shown = () => page.locator(".talk .entry .text").evaluateAll((all) => all.map((one) => Number(/Note (\d+)/.exec(one.textContent)[1])));
     const scrollUntil = async (down, done) => {
+      const deadline = Date.now() + 120 * SECONDS;
       for (;;) {
         const numbers = await shown();
         assert.deepEqual(numbers, Array.from(numbers, (_, i) => numbers[0] + i), "a gap, or a wrong order");
         assert.ok(numbers.length <= 200, "more entries on the page than it keeps");
         if (done(numbers)) return;
+        assert.ok(Date.now() < deadline, `still at entries ${numbers[0]} to ${numbers.at(-1)} after 120 s`);
         await page.evaluate((down) => scrollTo({ top: down ? document.documentElement.scrollHeight : 0 }), down);
         await page.waitForTimeout(30);
       }
@@ -421,7 +434,7 @@ async function correct(base) {
 
   // Numbers that JavaScript would change survive an edit of the metadata.
   const exact = '{"big": 9007199254740993123, "one": 1.0, "deep": {"exact": 12345678901234567}}';
-  await fetch(`${service}/v1/contexts/${wrong}`, { method: "PATCH", headers: { "content-type": "application/json" }, body: `{"metadata": ${exact}}` });
+  await fetch(`${service}/v1/contexts/${wrong}`, { signal: AbortSignal.timeout(30 * SECONDS), method: "PATCH", headers: { "content-type": "application/json" }, body: `{"metadata": ${exact}}` });
   await page.goto(`${base}/#/entry/${wrong}`);
   await page.getByRole("button", { name: `Edit entry ${wrong}` }).click();
   const metadata = page.getByLabel(/^Metadata/).and(page.locator("textarea"));
@@ -430,7 +443,7 @@ async function correct(base) {
   await metadata.fill(shown.replace("{", '{"added": true,'));
   await page.getByRole("button", { name: "Save" }).click();
   await page.getByText("added").first().waitFor();
-  const raw = await (await fetch(`${service}/v1/contexts/${wrong}`)).text();
+  const raw = await (await fetch(`${service}/v1/contexts/${wrong}`, { signal: AbortSignal.timeout(30 * SECONDS) })).text();
   for (const number of ["9007199254740993123", "1.0", "12345678901234567"]) assert.ok(raw.includes(number), raw);
 
   // Unsaved text outlives the view, and the deletion of the entry by another client. Line ends stay as they were.
@@ -471,7 +484,7 @@ async function deleteAndTakeBack(base) {
   await accessible(page, "a pending deletion");
   await page.screenshot({ path: join(pictures, "delete-light.png") });
   await page.locator(`#entry-${gone}`).waitFor({ state: "detached" });
-  assert.equal((await fetch(`${service}/v1/contexts/${gone}`)).status, 404);
+  assert.equal((await fetch(`${service}/v1/contexts/${gone}`, { signal: AbortSignal.timeout(30 * SECONDS) })).status, 404);
   await page.getByRole("button", { name: `Delete entry ${closed}` }).click();
   await page.locator(`#entry-${closed} .countdown`).waitFor();
   await page.done();
@@ -744,8 +757,19 @@ async function surviveAnOutage() {
 /** The page of a service that a gateway started: it has a port only for the page. */
 async function openWithoutAPort() {
   const folder = await mkdtemp(join(tmpdir(), "opened-"));
-  const env = { PATH: process.env.PATH, HOME: folder, XDG_RUNTIME_DIR: folder, DB_PATH: join(folder, "context.db") };
-  const gateway = (...given) => execFileSync(join(dirname(program), "context-gateway"), given, { env, encoding: "utf8" }).trim();
+  const database = join(folder, "context.db");
+  try {
+    await openFrom(folder, database);
+  } finally {
+    await endServices(database);
+    await rm(folder, { recursive: true, force: true });
+  }
+  step("context-gateway open shows what a service without a port has stored, live, and only to those who have the link");
+}
+
+async function openFrom(folder, database) {
+  const env = { PATH: process.env.PATH, HOME: folder, XDG_RUNTIME_DIR: folder, DB_PATH: database };
+  const gateway = (...given) => execFileSync(join(dirname(program), "context-gateway"), given, { env, encoding: "utf8", timeout: 60 * SECONDS }).trim();
   gateway("add", "--thread", "notes", "We chose SQLite for the first version.");
   const url = new URL(gateway("open", "--print"));
   assert.match(url.hash, /^#open=/);
@@ -762,7 +786,7 @@ async function openWithoutAPort() {
   await page.screenshot({ path: join(pictures, "opened-connect-light.png") });
   await page.getByLabel("curl", { exact: true }).check();
   const command = await page.locator("pre").first().innerText();
-  const stored = execFileSync("sh", ["-c", command], { encoding: "utf8" });
+  const stored = execFileSync("sh", ["-c", command], { encoding: "utf8", timeout: 60 * SECONDS });
   assert.equal(JSON.parse(stored).thread_id, "hello", stored);
   await page.getByRole("link", { name: "Health" }).click();
   await page.getByText("this port accepts only pages that “context-gateway open” opened").waitFor();
@@ -777,8 +801,22 @@ async function openWithoutAPort() {
   await page.goto(gateway("open", "--print"));
   await heading(page, "Activity").waitFor();
   await page.done();
-  await rm(folder, { recursive: true, force: true });
-  step("context-gateway open shows what a service without a port has stored, live, and only to those who have the link");
+}
+
+/** Ends the services that gateways started for a database. They are no children of this process. */
+async function endServices(database) {
+  const names = await readdir("/proc").catch(() => []);
+  // A process that has ended has no environment, also before its parent has noticed.
+  const serves = async (pid) => (await readFile(`/proc/${pid}/environ`, "utf8").catch(() => "")).split("\0").includes(`DB_PATH=${database}`);
+  for (const pid of names.filter((name) => /^\d+$/.test(name))) {
+    if (!(await serves(pid))) continue;
+    try {
+      process.kill(Number(pid), "SIGTERM");
+    } catch {
+      continue; // It has ended meanwhile.
+    }
+    await until(`process ${pid} ends`, async () => !(await serves(pid)));
+  }
 }
 
 async function signInAndManageKeys() {
@@ -863,7 +901,7 @@ async function signInWithTheIssuer() {
   let url;
   const own = await ownService(program, async (base) => {
     issuer = spawn(join(dirname(program), "context-test-issuer"), ["the page", "s3 cret", `${base}/`], { stdio: ["pipe", "pipe", "inherit"] });
-    const [line] = await once(issuer.stdout, "data");
+    const [line] = await once(issuer.stdout, "data", { signal: AbortSignal.timeout(30 * SECONDS) });
     url = String(line).trim();
     const client = ["--oidc-client-id=the page", "--oidc-client-secret=s3 cret", `--oidc-redirect-url=${base}/`];
     return ["--auth=oidc", `--oidc-issuer=${url}`, "--oidc-audience=the page", ...client];

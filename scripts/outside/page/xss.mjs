@@ -59,7 +59,8 @@ export const CORPUS = AROUND.flatMap((around) => VECTORS.map(around));
  * entries with images.
  */
 export async function storeCorpus(rest, image) {
-  for (let from = 0; from < CORPUS.length; from += 60) {
+  const parts = Array.from({ length: Math.ceil(CORPUS.length / 60) }, (_, i) => i * 60);
+  for (const from of parts) {
     const entries = CORPUS.slice(from, from + 60).map((text, i) => ({
       thread_id: text.slice(0, 256),
       source: i % 2 === 0 ? "user" : "agent",
@@ -77,7 +78,7 @@ export async function storeCorpus(rest, image) {
   const images = [
     { data: image, mime_type: "image/png", metadata: { [CORPUS[0]]: CORPUS[1] } },
     { data: svg, mime_type: "image/svg+xml", metadata: { caption: CORPUS[2] } },
-    ...[0, 60, 120, 180].map((from) => ({ data: image, mime_type: "image/png", metadata: Object.fromEntries(CORPUS.slice(from, from + 60).map((text) => [text, { [text]: text }])) })),
+    ...parts.map((from) => ({ data: image, mime_type: "image/png", metadata: Object.fromEntries(CORPUS.slice(from, from + 60).map((text) => [text, { [text]: text }])) })),
   ];
   const stored = [];
   for (const one of images) {

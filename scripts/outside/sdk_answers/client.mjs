@@ -60,6 +60,8 @@ async function answer(client, exchange, testCase) {
     } catch (error) {
         if (!(error instanceof McpError)) return { kind: 'error', bare: true, code: error.code, text: String(error) };
         if (error.code === ErrorCode.RequestTimeout) return { kind: 'nothing', text: 'no answer in time' };
+        // The SDK's own error when the server has ended.
+        if (error.code === ErrorCode.ConnectionClosed) return { kind: 'nothing', text: 'the connection was closed' };
         return { kind: 'error', code: error.code, text: error.message };
     }
 }
@@ -79,6 +81,7 @@ async function run(table) {
     const here = ['typescript', 'legacy', kind];
     const cases = JSON.parse(readFileSync(table, 'utf8')).filter(testCase => (testCase.only ?? []).every(only => here.includes(only)));
     const failures = [];
+    let sent = 0;
     for (const caller of ['full', 'reader']) {
         const client = new Client({ name: 'sdk-answers', version: '1' });
         const connection = transport(process.env[`KEY_${caller.toUpperCase()}`]);
@@ -92,15 +95,17 @@ async function run(table) {
         };
         for (const testCase of cases) {
             if ((testCase.as ?? 'full') !== caller) continue;
+            sent++;
             const got = await answer(client, exchange, testCase);
             const why = exchange.members ? 'the SDK did not send it' : complaint(testCase, got);
             if (why) failures.push(`${testCase.name}: ${why}: ${got.code ?? ''} ${got.text.slice(0, 300)}`);
         }
         await client.close();
     }
+    if (sent === 0 || sent !== cases.length) failures.push(`${sent} of ${cases.length} cases were sent`);
     for (const failure of failures) console.error(`  ${failure}`);
     const name = basename(table, '.json');
-    console.error(`TypeScript, ${kind}, ${name}: ${cases.length - failures.length} of ${cases.length} answered as expected`);
+    console.error(`TypeScript, ${kind}, ${name}: ${cases.length} cases, ${failures.length} failures`);
     return failures.length === 0;
 }
 

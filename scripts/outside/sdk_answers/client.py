@@ -21,7 +21,7 @@ from mcp import Client, MCPError
 from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.message import SessionMessage
-from mcp_types import REQUEST_TIMEOUT, JSONRPCRequest, Request
+from mcp_types import CONNECTION_CLOSED, REQUEST_TIMEOUT, JSONRPCRequest, Request
 from pydantic import TypeAdapter
 
 TIMEOUT = 60
@@ -122,6 +122,9 @@ async def answer(client, stream, case):
     except MCPError as error:
         if error.error.code == REQUEST_TIMEOUT:
             return "nothing", None, "no answer in time"
+        # The SDK's own error when the server has ended.
+        if error.error.code == CONNECTION_CLOSED:
+            return "nothing", None, "the connection was closed"
         return "error", error.error.code, error.error.message
     except TimeoutError:
         return "nothing", None, "no answer in time"
@@ -148,6 +151,7 @@ def complaint(case, kind, code, text):
 async def run(kind, mode, table):
     cases = [case for case in json.loads(Path(table).read_text()) if set(case.get("only", ["python"])) <= {"python", kind, mode}]
     failures = []
+    sent = 0
     for caller in ("full", "reader"):
         key = os.environ[f"KEY_{caller.upper()}"]
         holder = []
@@ -156,14 +160,17 @@ async def run(kind, mode, table):
             for case in cases:
                 if case.get("as", "full") != caller:
                     continue
+                sent += 1
                 got = await answer(client, stream, case)
                 why = complaint(case, *got) if stream.sent else "the SDK did not send it"
                 if why:
                     failures.append(f"{case['name']}: {why}: {got[1]} {got[2][:300]}")
+    if sent == 0 or sent != len(cases):
+        failures.append(f"{sent} of {len(cases)} cases were sent")
     for failure in failures:
         print(f"  {failure}", file=sys.stderr)
     name = Path(table).stem
-    print(f"Python, {kind}, {mode}, {name}: {len(cases) - len(failures)} of {len(cases)} answered as expected", file=sys.stderr)
+    print(f"Python, {kind}, {mode}, {name}: {len(cases)} cases, {len(failures)} failures", file=sys.stderr)
     return bool(failures)
 
 
