@@ -105,7 +105,7 @@ struct PageRow {
     created_at: Option<i64>,
     updated_at: Option<i64>,
     tags: Option<Vec<String>>,
-    summary: Option<String>,
+    summary: Option<LossyText>,
     seal: Option<Vec<u8>>,
     metadata: Option<MetadataText>,
     text: Option<LossyText>,
@@ -162,6 +162,7 @@ impl PageRow {
         let (id, version, image_count) = (id?, version?, image_count?);
         let (SourceColumn(source), MetadataText(metadata), LossyText(text)) =
             (source?, metadata?, text?);
+        let LossyText(summary) = summary?;
         let json = metadata.as_ref().map_or("", ObjectText::as_str);
         let content = StoredContent {
             id,
@@ -180,7 +181,7 @@ impl PageRow {
             source,
             content_type: ContentType::of(usize::from(image_count > 0)),
             text,
-            summary: summary?,
+            summary,
             metadata: metadata.unwrap_or_default(),
             tags: tags?,
             created_at: Timestamp(created_at?),

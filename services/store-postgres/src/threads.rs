@@ -7,6 +7,7 @@ use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Nullable, Text};
 use diesel_async::RunQueryDsl;
 
+use crate::columns::LossyText;
 use crate::filter::within;
 use crate::pg::connection::AsyncPgConnection;
 use crate::pg::dsl::{PipelineDsl as _, fixed};
@@ -206,7 +207,7 @@ struct Ends {
     #[diesel(sql_type = Text)]
     last_source: String,
     #[diesel(sql_type = Nullable<Text>)]
-    last_text: Option<String>,
+    last_text: Option<LossyText>,
 }
 
 /// Finds the first and newest entries of threads that lost entries, and sets them in `rows`.
@@ -259,7 +260,7 @@ pub(crate) async fn find_ends(
                 last_entry,
                 last_id,
                 last_source,
-                last_text,
+                last_text: last_text.map(|LossyText(text)| text),
             });
         }
     }

@@ -59,6 +59,9 @@ pub(crate) enum Kind {
 /// What SQLite says before the name of a virtual table that could not be opened.
 const NOT_OPENED: &str = "vtable constructor failed: ";
 
+/// What SQLite says after an error of the system, in lower case.
+const IO_ERROR: &str = "disk i/o error";
+
 /// Classifies a message. diesel hides SQLite's result codes and only exposes `sqlite3_errmsg`, whose texts for these
 /// codes are fixed (`sqlite3ErrStr` in main.c). FTS5 has its own texts for a damaged index, one of which [`examined`]
 /// corrects.
@@ -83,7 +86,7 @@ pub(crate) fn kind(message: &str) -> Kind {
     ]) {
         Kind::ReadOnly
     } else if says(&[
-        "disk i/o error",
+        IO_ERROR,
         "database is locked",
         "table is locked",
         "out of memory",
@@ -95,6 +98,11 @@ pub(crate) fn kind(message: &str) -> Kind {
     } else {
         Kind::Internal
     }
+}
+
+/// Whether a message reports an error of the system.
+pub(crate) fn is_io_error(message: &str) -> bool {
+    message.to_ascii_lowercase().contains(IO_ERROR)
 }
 
 /// Converts a driver error into the error for the store's callers.

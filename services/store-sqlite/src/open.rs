@@ -16,7 +16,7 @@ use diesel_migrations::{EmbeddedMigrations, MigrationHarness as _, embed_migrati
 
 use crate::config::{Config, Started};
 use crate::connection::{self, APPLICATION_ID, ConnectError, WriterSettings, pragma_int};
-use crate::failure::{Kind, kind};
+use crate::failure::{Kind, is_io_error, kind};
 use crate::filter;
 use crate::lock::{Holder, Lock, LockError};
 use crate::schema::meta;
@@ -161,6 +161,10 @@ impl OpenError {
             Kind::Full => Self::Full { path, source },
             Kind::Corrupt => Self::Corrupt { path, source },
             Kind::ReadOnly => Self::NotWritable { path, source },
+            // SQLite does not say that there is no room for its shared memory file.
+            Kind::Unavailable if is_io_error(&source.to_string()) && has_no_room(&path) => {
+                Self::Full { path, source }
+            }
             Kind::Unavailable | Kind::Interrupted | Kind::Internal => Self::Other { path, source },
         }
     }
@@ -177,6 +181,13 @@ impl OpenError {
             },
         }
     }
+}
+
+/// Whether the disk that holds this file has no room for SQLite's shared memory file, which takes 32 KiB at first.
+fn has_no_room(path: &Path) -> bool {
+    let directory = path.parent().unwrap_or(path);
+    rustix::fs::statvfs(directory)
+        .is_ok_and(|disk| disk.f_bavail.saturating_mul(disk.f_frsize) < 64 * 1024)
 }
 
 /// A database file of this service, locked and migrated.

@@ -200,7 +200,7 @@ pub trait KeyStore: Send + Sync {
         event: KeyEvent,
     ) -> Result<Option<StoredKey>>;
 
-    /// Records when a key was last used.
+    /// Records that a key was used at this time, unless a later use is recorded.
     ///
     /// # Errors
     /// [`StoreError`](crate::StoreError).

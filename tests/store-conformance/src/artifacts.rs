@@ -1,8 +1,8 @@
 //! Artifacts keep every version.
 
 use context_model::{
-    ArtifactId, ArtifactUpdate, ContentChange, Edit, Metadata, NewArtifact, Reason, Timestamp,
-    TitleChange, Violations,
+    ArtifactId, ArtifactUpdate, ContentChange, Edit, Metadata, NewArtifact, Reason, TitleChange,
+    Violations,
 };
 use context_store::{
     ArtifactPage, ArtifactRestore, ArtifactSelection, ArtifactStore, OwnerId, PageStart, Store,
@@ -473,8 +473,7 @@ behaviour!(a_stale_artifact_version_changes_nothing(store));
 
 /// Times of versions grow even if the clock stands still or goes back.
 async fn times_of_versions_grow(store: &dyn Store) {
-    create(store, 1, "0", 5).await;
-    let mut last = Timestamp(0);
+    let mut last = create(store, 1, "0", 5).await.updated_at;
     for (i, seconds) in [5, 5, 1].into_iter().enumerate() {
         let written = change(store, content(1, &(i + 1).to_string()), seconds)
             .await
@@ -653,6 +652,16 @@ async fn owners_do_not_see_each_others_artifacts(store: &dyn Store) {
         reason(store_of.delete_artifact(&me(), id(1), options(1)).await),
         Reason::ArtifactNotFound
     );
+    let history = store_of
+        .artifact_history(&me(), id(1), 10, now())
+        .await
+        .expect("read");
+    assert!(history.value.is_none());
+    let versions = store_of
+        .artifact_versions(&me(), id(1), vec![None, Some(1)], now())
+        .await
+        .expect("read");
+    assert_eq!(versions.value, VersionLookup::NoArtifact);
     create(store, 1, "# Mine", 1).await;
     let found = store_of
         .list_artifacts(&me(), ArtifactSelection::default(), first(50), now())
@@ -704,7 +713,23 @@ async fn a_repeated_artifact_request_gets_the_first_outcome(store: &dyn Store) {
             .expect("repeated"),
         updated
     );
-    assert_eq!(fetch(store, 1).await.expect("it exists").version, 3);
+    let earliest = || ArtifactRestore {
+        id: id(1),
+        version: 1,
+        expected_version: None,
+    };
+    let restored = store_of
+        .restore_artifact(&me(), earliest(), with_key(4, "k4", 4))
+        .await
+        .expect("restored");
+    assert_eq!(
+        store_of
+            .restore_artifact(&me(), earliest(), with_key(5, "k4", 4))
+            .await
+            .expect("repeated"),
+        restored
+    );
+    assert_eq!(fetch(store, 1).await.expect("it exists").version, 4);
     assert_eq!(fetch(store, 2).await, None);
     let deleted = store_of
         .delete_artifact(&me(), id(1), with_key(5, "k3", 3))

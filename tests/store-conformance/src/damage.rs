@@ -270,15 +270,33 @@ behaviour!(rows_without_checksums_are_sealed_in_the_background(
     store, tamper
 ));
 
-/// Sealing skips damaged rows.
+/// Sealing skips damaged rows. PostgreSQL also reads rows with the checksums of an earlier version, and must recognise
+/// those of another entry.
 async fn sealing_does_not_hide_damage(store: &dyn Store, tamper: &dyn Tamper) {
     let id = stored(store).await;
+    let other = entry("another").store(store, 1).await.id;
     tamper.execute("UPDATE images SET seal = NULL").await;
     tamper
-        .execute("UPDATE entries SET text = 'A text', version = 0")
+        .execute(&format!(
+            "UPDATE entries SET text = 'A text', version = 0 WHERE id = {id}"
+        ))
         .await;
-    seal_all(store).await;
-    assert_eq!(damage(store, id).await, Some(Part::Checksum));
+    tamper
+        .execute(&format!(
+            "UPDATE entries SET text = 'Another', version = 2, \
+             seal = (SELECT e.seal FROM entries AS e WHERE e.id = {id}) WHERE id = {other}"
+        ))
+        .await;
+    let damaged = (Some(Part::Checksum), Some(Part::Checksum));
+    assert_eq!(
+        (damage(store, id).await, damage(store, other).await),
+        damaged
+    );
+    assert_eq!(seal_all(store).await, 2, "the two images");
+    assert_eq!(
+        (damage(store, id).await, damage(store, other).await),
+        damaged
+    );
 }
 behaviour!(sealing_does_not_hide_damage(store, tamper));
 

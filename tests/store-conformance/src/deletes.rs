@@ -152,13 +152,18 @@ async fn nothing_to_go_by_deletes_nothing(store: &dyn Store) {
     ] {
         assert_eq!(delete(store, criteria).await, 0);
     }
+    assert_eq!(texts(&all(store).await), ["a"]);
 }
 behaviour!(nothing_to_go_by_deletes_nothing(store));
 
 /// A delete by id, by thread or by age does not reach another owner's entries.
 async fn another_owner_cannot_delete(store: &dyn Store) {
-    let id = entry("a").store(store, 0).await.id;
+    entry("a").store(store, 0).await;
+    let id = entry("b").store(store, 0).await.id;
     let theirs = OwnerId::new("other");
+    // Their own entry has another id and thread, and is newer.
+    let own = entry("theirs").thread("u").store_for(store, &theirs, 200);
+    assert_ne!(own.await.id, id);
     for criteria in [
         DeleteCriteria {
             ids: Some(vec![id]),
@@ -182,7 +187,7 @@ async fn another_owner_cannot_delete(store: &dyn Store) {
             0
         );
     }
-    assert_eq!(texts(&all(store).await), ["a"]);
+    assert_eq!(texts(&all(store).await), ["b", "a"]);
 }
 behaviour!(another_owner_cannot_delete(store));
 

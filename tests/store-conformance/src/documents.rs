@@ -85,6 +85,19 @@ async fn found(store: &dyn Store, word: &str) -> (Vec<ArtifactId>, Vec<ArtifactI
     (named(store, by_words).await, named(store, by_vectors).await)
 }
 
+/// Checks that the only artifact with vectors has one at this angle.
+async fn assert_at(store: &dyn Store, degrees: f32) {
+    let search = RankSearch {
+        kind: DocumentKind::Artifact,
+        ..near_angle(degrees, 10)
+    };
+    let found = ranking(store.vectors(), search, Filter::default()).await;
+    assert!(
+        matches!(&found.semantic[..], [hit] if hit.distance < 1e-3),
+        "{degrees}: {found:?}"
+    );
+}
+
 /// The artifacts with these documents, in this order.
 async fn named(store: &dyn Store, documents: Vec<i64>) -> Vec<ArtifactId> {
     let read = store
@@ -160,6 +173,7 @@ async fn a_ranking_follows_what_happens_to_an_artifact(store: &dyn Store) {
     assert_eq!(found(store, "heron").await, (vec![id(1)], vec![]));
     replace(store, 1, "third heron", at_angles(&[30.0, 40.0])).await;
     assert_eq!(found(store, "heron").await, (vec![id(1)], vec![id(1)]));
+    assert_at(store, 40.0).await;
     let restore = ArtifactRestore {
         id: id(1),
         version: 1,
@@ -172,6 +186,7 @@ async fn a_ranking_follows_what_happens_to_an_artifact(store: &dyn Store) {
         .await;
     restored.expect("restored");
     assert_eq!(found(store, "walrus").await, (vec![id(1)], vec![id(1)]));
+    assert_at(store, 10.0).await;
     let deleted = store
         .artifacts()
         .delete_artifact(&me(), id(1), options(9))
@@ -200,6 +215,7 @@ async fn a_change_of_metadata_alone_keeps_the_vectors(store: &dyn Store) {
         .await;
     updated.expect("updated");
     assert_eq!(found(store, "walrus").await, (vec![id(1)], vec![id(1)]));
+    assert_at(store, 10.0).await;
     let update = ArtifactUpdate {
         path: None,
         id: id(1),
@@ -215,6 +231,7 @@ async fn a_change_of_metadata_alone_keeps_the_vectors(store: &dyn Store) {
         .await;
     updated.expect("updated");
     assert_eq!(found(store, "otter").await, (vec![id(1)], vec![id(1)]));
+    assert_at(store, 50.0).await;
     assert_eq!(found(store, "title1").await.0, []);
 }
 behaviour!(a_change_of_metadata_alone_keeps_the_vectors(store));
@@ -295,6 +312,7 @@ async fn a_filter_of_entries_alone_finds_no_artifact(store: &dyn Store) {
     let ranked = ranking(store.vectors(), ranked, filter).await;
     assert_eq!((ranked.fts.len(), ranked.semantic.len()), (0, 0));
     assert_eq!(ranked.revision, 1);
+    assert_eq!(found(store, "walrus").await, (vec![id(1)], vec![id(1)]));
 }
 behaviour!(a_filter_of_entries_alone_finds_no_artifact(store));
 
@@ -421,7 +439,7 @@ async fn an_erased_owner_leaves_no_document(store: &dyn Store) {
     ready(store).await;
     create(store, 1, "walrus", at_angles(&[10.0])).await;
     let erased = store.keys().erase_owner(&me(), at(1)).await;
-    erased.expect("erased");
+    assert!(erased.expect("erased").is_some());
     assert_eq!(found(store, "walrus").await, (vec![], vec![]));
     create(store, 2, "walrus", at_angles(&[20.0])).await;
     assert_eq!(found(store, "walrus").await, (vec![id(2)], vec![id(2)]));

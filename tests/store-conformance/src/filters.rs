@@ -108,6 +108,13 @@ async fn every_part_of_a_filter_must_hold(store: &dyn Store) {
         .len(),
         0
     );
+    let unequal = Condition {
+        path: MetadataPath::parse("k").expect("a path"),
+        comparison: Comparison::Eq {
+            value: Scalar::Int(2),
+            case_sensitive: true,
+        },
+    };
     let all_parts = Filter {
         within,
         thread_id: thread("t"),
@@ -118,7 +125,46 @@ async fn every_part_of_a_filter_must_hold(store: &dyn Store) {
         created_from: Some(at(0)),
         created_to: Some(at(5)),
     };
-    assert_eq!(found(store, all_parts).await, ["b"]);
+    assert_eq!(found(store, all_parts.clone()).await, ["b"]);
+    for one_part_differs in [
+        Filter {
+            within: ThreadSet::from_shown(&["u".to_owned()]),
+            ..all_parts.clone()
+        },
+        Filter {
+            thread_id: thread("u"),
+            ..all_parts.clone()
+        },
+        Filter {
+            source: Some(Source::User),
+            ..all_parts.clone()
+        },
+        Filter {
+            tags: Some(tags(&["y"])),
+            ..all_parts.clone()
+        },
+        Filter {
+            content_type: Some(ContentType::Text),
+            ..all_parts.clone()
+        },
+        Filter {
+            conditions: vec![unequal],
+            ..all_parts.clone()
+        },
+        Filter {
+            created_from: Some(at(2)),
+            ..all_parts.clone()
+        },
+        Filter {
+            created_to: Some(at(0)),
+            ..all_parts
+        },
+    ] {
+        assert!(
+            found(store, one_part_differs.clone()).await.is_empty(),
+            "{one_part_differs:?}"
+        );
+    }
 }
 behaviour!(every_part_of_a_filter_must_hold(store));
 
@@ -168,6 +214,8 @@ async fn dates_are_inclusive(store: &dyn Store) {
     let after = context_model::Timestamp(at(1).micros() + 1);
     assert_eq!(found(store, within(Some(after), None)).await, ["3", "2"]);
     assert_eq!(found(store, within(None, Some(after))).await, ["1", "0"]);
+    let before = context_model::Timestamp(at(1).micros() - 1);
+    assert_eq!(found(store, within(None, Some(before))).await, ["0"]);
 }
 behaviour!(dates_are_inclusive(store));
 

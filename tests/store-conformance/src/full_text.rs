@@ -251,29 +251,73 @@ async fn scores_are_higher_for_better_matches(store: &dyn Store) {
         "bear",
         "wolf",
         "hare",
+        "goat",
+        "lion",
     ] {
         entry(text).store(store, 0).await;
     }
     entry("fox fox").agent().store(store, 1).await;
+    // The newest match is a worse one, so that an order by time alone would have it first.
+    entry("many words about other animals, and one fox")
+        .store(store, 2)
+        .await;
     let page = ranked(store, "fox", Filter::default()).await;
     let scores: Vec<f64> = page.entries.iter().map(|found| found.score).collect();
-    assert_eq!(scores.len(), 3);
     assert!(
-        scores[0] > 0.0 && scores.is_sorted_by(|a, b| a >= b),
+        scores.len() == 4 && scores[1] > scores[2] && scores[3] > 0.0,
         "{scores:?}"
     );
-    let sources: Vec<Source> = page
-        .entries
+    assert!(scores.is_sorted_by(|a, b| a >= b), "{scores:?}");
+    let best: Vec<(&str, Source)> = page.entries[..2]
         .iter()
-        .map(|found| found.entry.source)
+        .map(|found| (found.entry.text.as_str(), found.entry.source))
         .collect();
-    assert_eq!(sources[..2], [Source::Agent, Source::User]);
+    assert_eq!(
+        best,
+        [("fox fox", Source::Agent), ("fox fox", Source::User)]
+    );
     assert_eq!(
         (page.capped_at, page.used_fallback, page.revision),
-        (None, false, 7)
+        (None, false, 10)
     );
 }
 behaviour!(scores_are_higher_for_better_matches(store));
+
+/// The result says when more entries match than are ranked, but not when exactly as many do.
+async fn the_newest_matches_up_to_the_maximum_are_ranked(store: &dyn Store) {
+    for (at, text) in (0..).zip(["fox fox 0", "fox 1", "fox fox 2", "fox 3", "fox 4"]) {
+        entry(text).store(store, at).await;
+    }
+    for (ranking_cap, expected, capped_at) in [
+        (3, &["fox fox 2", "fox 4", "fox 3"][..], Some(3)),
+        (4, &["fox fox 2", "fox 4", "fox 3", "fox 1"], Some(4)),
+        (
+            5,
+            &["fox fox 2", "fox fox 0", "fox 4", "fox 3", "fox 1"],
+            None,
+        ),
+    ] {
+        let query = parse(Mode::Match, "fox", &Analyzer::new(Language::English));
+        let search = FtsSearch {
+            query: query.expect("a query").expect("has words"),
+            ranking_cap,
+            context_weight: 0.0,
+        };
+        let filter = Filter::default();
+        let found = store
+            .fts_search(&me(), search, filter, page(10, 0), EVERYTHING, now())
+            .await
+            .expect("the search works");
+        let texts: Vec<&str> = found
+            .entries
+            .iter()
+            .map(|found| found.entry.text.as_str())
+            .collect();
+        assert_eq!((&texts[..], found.capped_at), (expected, capped_at));
+        assert!(!found.has_more, "{ranking_cap}");
+    }
+}
+behaviour!(the_newest_matches_up_to_the_maximum_are_ranked(store));
 
 /// One rare word counts more than two common ones (BM25).
 async fn a_rare_word_counts_more_than_common_ones(store: &dyn Store) {

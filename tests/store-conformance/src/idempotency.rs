@@ -1,6 +1,6 @@
 //! A retry with the same key has no second effect.
 
-use context_model::{Error, Reason};
+use context_model::{Error, Filter, Reason};
 use context_store::{DeleteCriteria, OwnerId, Store};
 
 use crate::arrange::*;
@@ -92,6 +92,39 @@ async fn a_repeated_batch_gets_the_items_that_were_rejected_before_it(store: &dy
 }
 behaviour!(a_repeated_batch_gets_the_items_that_were_rejected_before_it(store));
 
+/// When every item was rejected before the write, the empty batch stores its outcome and changes nothing else.
+async fn an_empty_batch_stores_its_outcome(store: &dyn Store) {
+    entry("x").store(store, 0).await;
+    let keyed = |seconds, key: &str| {
+        let mut options = with_key(seconds, key, 1);
+        options.reject(&[(0, Error::context_not_found(7))]);
+        options
+    };
+    for again in [false, true] {
+        let stored = store
+            .store_contexts(&me(), Vec::new(), false, keyed(1, "store"))
+            .await
+            .expect("stored");
+        let updated = store
+            .update_contexts(&me(), Vec::new(), false, keyed(2, "update"))
+            .await
+            .expect("updated");
+        // The stored outcome has the rejected item, which the caller of the first request adds by itself.
+        for written in [stored, updated] {
+            assert_eq!(written.outcome.items.len(), usize::from(again));
+            assert_eq!(written.revision, 1, "an empty batch changes nothing");
+        }
+    }
+    for key in ["store", "update"] {
+        let other = store
+            .store_contexts(&me(), vec![entry("y").0], true, with_key(3, key, 2))
+            .await;
+        assert_eq!(reason(other), Reason::IdempotencyKeyReused);
+    }
+    assert_eq!(texts(&all(store).await), ["x"]);
+}
+behaviour!(an_empty_batch_stores_its_outcome(store));
+
 /// A key with another request is rejected, whatever the request would have done.
 async fn another_request_with_the_key_is_refused(store: &dyn Store) {
     store
@@ -142,15 +175,20 @@ async fn keys_belong_to_an_owner(store: &dyn Store) {
         .store_contexts(&me(), vec![entry("x").0], true, with_key(0, "k", 1))
         .await
         .expect("stored");
-    store
-        .store_contexts(
-            &OwnerId::new("other"),
-            vec![entry("y").0],
-            true,
-            with_key(0, "k", 2),
-        )
-        .await
-        .expect("stored too");
+    // With another request, and with an equal one.
+    for (owner, hash) in [("other", 2), ("third", 1)] {
+        let owner = OwnerId::new(owner);
+        store
+            .store_contexts(&owner, vec![entry("y").0], true, with_key(0, "k", hash))
+            .await
+            .expect("stored too");
+        let filter = Filter::default();
+        let found = store
+            .search_contexts(&owner, filter, page(10, 0), EVERYTHING, now())
+            .await
+            .expect("read");
+        assert_eq!(texts(&found.entries), ["y"]);
+    }
 }
 behaviour!(keys_belong_to_an_owner(store));
 
@@ -166,9 +204,10 @@ async fn keys_expire_after_a_day(store: &dyn Store) {
         .await;
     assert_eq!(reason(within), Reason::IdempotencyKeyReused);
     store
-        .store_contexts(&me(), vec![entry("y").0], true, with_key(DAY + 1, "k", 2))
+        .store_contexts(&me(), vec![entry("y").0], true, with_key(DAY, "k", 2))
         .await
         .expect("the key is free again");
+    assert_eq!(texts(&all(store).await), ["y", "x"]);
 }
 behaviour!(keys_expire_after_a_day(store));
 
@@ -196,7 +235,7 @@ async fn failures_of_items_are_repeated_too(store: &dyn Store) {
 }
 behaviour!(failures_of_items_are_repeated_too(store));
 
-/// The engine can look an outcome up before it repeats a write, so that no other check rejects the retry.
+/// The engine can ask whether an outcome is stored before it repeats a write, so that no other check rejects the retry.
 async fn a_stored_outcome_is_known_and_counted(store: &dyn Store) {
     const DAY: i64 = 24 * 60 * 60;
     let other = OwnerId::new("other");

@@ -1,8 +1,11 @@
 //! Keys and owners.
 
+use context_model::{ArtifactId, Filter, Metadata, NewArtifact, Reason};
 use context_store::{
-    Denial, KeyChange, KeyEvent, KeyStore, LateSummary, OwnerId, Retention, Store, StoredKey,
+    DeleteCriteria, Denial, DocumentKind, KeyChange, KeyEvent, KeyStore, LateSummary, OwnerId,
+    Retention, Store, StoredKey,
 };
+use context_text::{Analyzer, Language, Mode};
 
 use crate::arrange::*;
 use crate::suite::behaviour;
@@ -70,8 +73,8 @@ async fn a_key_reads_back_equal(store: &dyn Store) {
 }
 behaviour!(a_key_reads_back_equal(store));
 
-/// The list has only the owner's own keys, active ones before deactivated ones, and each kind newest first. So no number
-/// of deactivated keys hides an active one.
+/// The list has only the owner's own keys, active ones before deactivated ones, and each kind newest first. So no
+/// number of deactivated keys hides an active one.
 async fn keys_are_listed_by_owner(store: &dyn Store) {
     for (id, owner, seconds) in [
         ("a", me(), 1),
@@ -111,6 +114,7 @@ async fn a_key_changes_and_never_comes_back(store: &dyn Store) {
     insert(store, key("k", &me(), 1)).await;
     let change = KeyChange {
         name: Some("new".to_owned()),
+        narrowing: Some("{\"only\":\"artifacts\"}".to_owned()),
         expires_at: Some(Some(at(50))),
         ..KeyChange::default()
     };
@@ -145,6 +149,7 @@ async fn a_key_changes_and_never_comes_back(store: &dyn Store) {
         ),
         ("new", None, 1)
     );
+    assert_eq!(changed.narrowing, "{\"only\":\"artifacts\"}");
     for seconds in [4, 5] {
         let off = KeyChange {
             deactivated_at: Some(at(seconds)),
@@ -157,10 +162,11 @@ async fn a_key_changes_and_never_comes_back(store: &dyn Store) {
             .expect("it exists");
         assert_eq!(changed.deactivated_at, Some(at(4)));
     }
-    keys(store)
-        .touch_key(&me(), "k", at(6))
-        .await
-        .expect("recorded");
+    // The latest use counts, also if an earlier one is written after it.
+    for seconds in [6, 5] {
+        let touched = keys(store).touch_key(&me(), "k", at(seconds)).await;
+        touched.expect("recorded");
+    }
     assert_eq!(
         keys(store)
             .key(&me(), "k")
@@ -212,12 +218,24 @@ async fn owners_are_counted(store: &dyn Store) {
         ..key("off", &OwnerId::new("a"), 1)
     };
     insert(store, off).await;
+    let new = NewArtifact {
+        path: None,
+        title: None,
+        content: "text".to_owned(),
+        metadata: Metadata::default(),
+    };
+    let id = ArtifactId::parse("00000000-0000-7000-8000-000000000001").expect("an id");
+    let created = store
+        .artifacts()
+        .create_artifact(&OwnerId::new("b"), id, new, options(3))
+        .await;
+    created.expect("created");
     let owners = keys(store).list_owners().await.expect("listed");
     let counted: Vec<_> = owners
         .iter()
         .map(|o| (o.owner.as_str(), o.contexts, o.artifacts, o.keys))
         .collect();
-    assert_eq!(counted, [("a", 1, 0, 1), ("b", 0, 0, 0)]);
+    assert_eq!(counted, [("a", 1, 0, 1), ("b", 0, 1, 0)]);
 }
 behaviour!(owners_are_counted(store));
 
@@ -230,6 +248,11 @@ async fn an_erased_owner_has_nothing_left(store: &dyn Store) {
             .images(&[b"image"])
             .store_for(store, owner, 0)
             .await;
+        let keyed = vec![entry("repeatable").0];
+        store
+            .store_contexts(owner, keyed, true, with_key(0, "k", 1))
+            .await
+            .expect("stored");
         insert(store, key(&format!("key of {}", owner.as_str()), owner, 1)).await;
         let denial = Denial {
             at: at(2),
@@ -248,7 +271,7 @@ async fn an_erased_owner_has_nothing_left(store: &dyn Store) {
         .await
         .expect("erased")
         .expect("it existed");
-    assert_eq!((erased.contexts, erased.keys), (1, 1));
+    assert_eq!((erased.contexts, erased.keys), (2, 1));
     assert_eq!(
         keys(store)
             .erase_owner(&gone, at(4))
@@ -256,6 +279,17 @@ async fn an_erased_owner_has_nothing_left(store: &dyn Store) {
             .expect("no failure"),
         None
     );
+    // A delete that finds nothing stores its idempotency key. The next erasure deletes it too.
+    let unknown = DeleteCriteria {
+        ids: Some(vec![1]),
+        ..DeleteCriteria::default()
+    };
+    let deleted = store
+        .delete_contexts(&gone, unknown, with_key(4, "k", 3))
+        .await;
+    assert_eq!(deleted.expect("nothing to delete").outcome, 0);
+    let erased = keys(store).erase_owner(&gone, at(4)).await;
+    erased.expect("erased");
     assert_eq!(keys(store).list_keys(&gone).await.expect("listed"), []);
     assert_eq!(
         keys(store)
@@ -286,17 +320,42 @@ async fn an_erased_owner_has_nothing_left(store: &dyn Store) {
             .await
             .expect("read")
             .len(),
-        3
+        4
     );
-    entry("again").store_for(store, &gone, 5).await;
-    assert_eq!(
+    let found = keys(store).keys_by_lookup([7; 32]).await.expect("read");
+    let ids: Vec<&str> = found.iter().map(|key| key.id.as_str()).collect();
+    assert_eq!(ids, ["key of stays"]);
+    // A new owner with the same name gets nothing of the erased one.
+    let other_request = async |owner: &OwnerId| {
+        let entries = vec![entry("again").0];
         store
-            .list_threads(&gone, None, None, page(10, 0), now())
+            .store_contexts(owner, entries, true, with_key(5, "k", 2))
             .await
-            .expect("listed")
-            .total,
-        1
+    };
+    assert_eq!(
+        reason(other_request(&stays).await),
+        Reason::IdempotencyKeyReused
     );
+    other_request(&gone).await.expect("the key is free");
+    let found = store
+        .search_contexts(&gone, Filter::default(), page(10, 0), EVERYTHING, now())
+        .await
+        .expect("read");
+    assert_eq!((texts(&found.entries), found.revision), (vec!["again"], 1));
+    let tags = store
+        .list_tags(&gone, Filter::default(), None, page(10, 0), now())
+        .await;
+    assert_eq!(tags.expect("read").total, 0);
+    let lines = keys(store).audit_log(&gone, at(0), 0, 100).await;
+    assert_eq!(lines.expect("read").len(), 1);
+    for (owner, count) in [(&gone, 0), (&stays, 1)] {
+        let words = context_text::parse(Mode::Match, "words", &Analyzer::new(Language::English));
+        let words = words.expect("a query").expect("has words").query;
+        let counted = store
+            .document_frequencies(owner, DocumentKind::Context, vec![words], 10, now())
+            .await;
+        assert_eq!(counted.expect("counted"), [count], "{owner:?}");
+    }
 }
 behaviour!(an_erased_owner_has_nothing_left(store));
 
@@ -313,10 +372,8 @@ async fn only_a_write_that_succeeds_creates_an_owner(store: &dyn Store) {
     let added = store.summaries().add_summary(&gone, late).await;
     assert!(!added.expect("it is ignored"));
     let updates = vec![update(1).text("changed").0];
-    store
-        .update_contexts(&new, updates, true, options(2))
-        .await
-        .expect_err("there is no such entry");
+    let updated = store.update_contexts(&new, updates, true, options(2)).await;
+    assert_eq!(reason(updated), Reason::ContextNotFound);
     let owners = keys(store).list_owners().await.expect("listed");
     let names: Vec<_> = owners.iter().map(|o| o.owner.as_str()).collect();
     assert!(
@@ -552,6 +609,12 @@ async fn a_key_is_replaced_in_one_transaction(store: &dyn Store) {
             .expect("no failure"),
         "another owner's"
     );
+    let taken = keys(store)
+        .replace_key("old", key("old", &me(), 2), events())
+        .await;
+    assert!(taken.is_err(), "there is such a key");
+    let listed = keys(store).list_keys(&me()).await.expect("listed");
+    assert_eq!(listed, [key("old", &me(), 1)], "nothing changed");
     assert!(
         keys(store)
             .replace_key("old", key("new", &me(), 2), events())

@@ -1,7 +1,7 @@
 //! Samples of metadata, entries by day, and threads by a part of their name.
 
 use context_model::{DayCount, Filter, ThreadId, ThreadNamePart, ThreadSet, Timestamp, Violations};
-use context_store::{DayCounts, OwnerId, Store};
+use context_store::{DayCounts, OwnerId, Store, WriteOptions};
 use serde_json::json;
 
 use crate::arrange::*;
@@ -37,13 +37,14 @@ async fn sample(store: &dyn Store, filter: Filter, limit: u32) -> Vec<Option<i64
         .collect()
 }
 
-/// An entry with long metadata is in the sample, but as `None`.
+/// An entry with long metadata is in the sample, but as `None`. The limit counts bytes, not characters.
 async fn a_sample_has_the_metadata_of_the_newest_matching_entries(store: &dyn Store) {
     for (seconds, thread, metadata) in [
         (1, "a", json!({"n": 1})),
-        (2, "b", json!({"n": 2})),
+        // 30 and 31 bytes.
+        (2, "b", json!({"n": 2, "k": "ä".repeat(8)})),
         (3, "a", json!({"n": 3})),
-        (4, "b", json!({"n": 4, "long": "x".repeat(30)})),
+        (4, "b", json!({"n": 4, "long": "ä".repeat(7)})),
         (5, "ab", json!({"n": 5})),
     ] {
         entry(&format!("{metadata}"))
@@ -91,20 +92,26 @@ behaviour!(a_sample_has_the_metadata_of_the_newest_matching_entries(
     store
 ));
 
-/// A day begins at midnight UTC, with its first microsecond. The limit is the number of entries that are counted.
+/// A day is from midnight UTC to the last microsecond before the next midnight. The limit is the number of entries that
+/// are counted.
 async fn entries_are_counted_by_day_newest_first(store: &dyn Store) {
     let midnight = (START / DayCount::MICROS + 1) * DayCount::MICROS;
     let seconds = (midnight - START) / 1_000_000;
     for (thread, at) in [
-        ("a", 0),
-        ("a", seconds - 1),
-        ("b", seconds),
-        ("a", seconds + 3 * 86_400),
+        ("a", START),
+        ("a", midnight - 1),
+        ("b", midnight),
+        ("a", midnight + 3 * DayCount::MICROS),
     ] {
-        entry(&format!("{thread} {at}"))
-            .thread(thread)
-            .store(store, at)
-            .await;
+        let new = entry(&format!("{thread} {at}")).thread(thread).0;
+        let options = WriteOptions {
+            now: Timestamp(at),
+            ..options(0)
+        };
+        store
+            .store_contexts(&me(), vec![new], true, options)
+            .await
+            .expect("stored");
     }
     entry("theirs")
         .store_for(store, &OwnerId::new("other"), seconds)

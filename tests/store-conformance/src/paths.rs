@@ -155,6 +155,7 @@ async fn a_deleted_artifact_leaves_its_path_free(store: &dyn Store) {
     deleted.expect("deleted");
     assert_eq!(at_path(store, &me(), "/a").await, None);
     create(store, 2, Some("/a")).await;
+    assert_eq!(at_path(store, &me(), "/a").await, Some(id(2)));
 }
 behaviour!(a_deleted_artifact_leaves_its_path_free(store));
 
@@ -341,6 +342,7 @@ behaviour!(a_move_makes_no_path_a_file_and_a_directory(store));
 /// refused.
 async fn concurrent_moves_make_no_path_a_file_and_a_directory(store: &dyn Store) {
     let me = me();
+    let mut succeeded = 0;
     for round in 0..20 {
         let number = 10 * round + 1;
         let at = |name: &str| format!("/{round}/{name}");
@@ -349,12 +351,23 @@ async fn concurrent_moves_make_no_path_a_file_and_a_directory(store: &dyn Store)
         create(store, number + 2, Some(&at("c"))).await;
         let (to, below, deep) = (at("to"), at("to/x"), at("to/x/y"));
         let (a, b, c) = (at("a"), at("b"), at("c"));
-        let (created, first, second, third) = futures::join!(
-            create_for(store, &me, number + 3, Some(&deep)),
-            move_all(store, &a, &to),
-            move_all(store, &b, &below),
-            move_all(store, &c, &to),
-        );
+        // The create comes first or last. If it always came first, all moves would be refused.
+        let (created, first, second, third) = if round % 2 == 0 {
+            futures::join!(
+                create_for(store, &me, number + 3, Some(&deep)),
+                move_all(store, &a, &to),
+                move_all(store, &b, &below),
+                move_all(store, &c, &to),
+            )
+        } else {
+            let (first, second, third, created) = futures::join!(
+                move_all(store, &a, &to),
+                move_all(store, &b, &below),
+                move_all(store, &c, &to),
+                create_for(store, &me, number + 3, Some(&deep)),
+            );
+            (created, first, second, third)
+        };
         let created = created.expect("created").revision;
         let moves: Vec<_> = [first, second, third]
             .into_iter()
@@ -368,11 +381,13 @@ async fn concurrent_moves_make_no_path_a_file_and_a_directory(store: &dyn Store)
             })
             .collect();
         assert!(moves.len() < 2, "round {round}: {moves:?} all succeeded");
+        succeeded += moves.len();
         assert!(
             moves.iter().all(|moved| *moved < created),
             "round {round}: a move at {moves:?} over the artifact created at {created}"
         );
     }
+    assert!(succeeded > 0, "no move came before a create");
 }
 behaviour!(concurrent_moves_make_no_path_a_file_and_a_directory(store));
 
@@ -416,5 +431,17 @@ async fn a_write_by_path_reaches_at_most_1000_artifacts(store: &dyn Store) {
     let moved = move_all(store, "/a", "/b").await.expect("moved");
     assert_eq!(moved.outcome, 1_000);
     assert_eq!(beginning_with(store, "/b/", 1).await.1, 1_000);
+    let deleted = store
+        .artifacts()
+        .delete_artifacts(&me(), path("/b"), options(80))
+        .await;
+    assert_eq!(deleted.expect("deleted").outcome, 1_000);
+    assert_eq!(beginning_with(store, "/", 1).await.1, 0);
+    assert_eq!(paths(store, 1).await, [None::<String>]);
+    let kept = store
+        .artifacts()
+        .get_artifact(&me(), id(1_001), now())
+        .await;
+    assert!(kept.expect("read").value.is_some());
 }
 behaviour!(a_write_by_path_reaches_at_most_1000_artifacts(store));

@@ -4,11 +4,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use context_model::{Error, Filter, Reason};
-use context_store::{Memory, Meter, Read, RowSelection, Store, StoreError};
+use context_model::{ArtifactId, ArtifactPath, Error, Filter, Reason, ThreadId, ThreadSet};
+use context_store::{
+    ArtifactPage, ArtifactSelection, DocumentKind, FtsSearch, Memory, Meter, PageStart, RankSearch,
+    Read, RowSelection, Store, StoreError,
+};
+use context_text::{Analyzer, Language, Mode, parse};
 
 use crate::arrange::*;
 use crate::suite::behaviour;
+use crate::vectors::near_angle;
 
 /// Entries are ordered by time, then by id.
 async fn entries_come_newest_first_whatever_the_order_asked(store: &dyn Store) {
@@ -178,6 +183,8 @@ async fn what_a_page_holds_is_counted_before_it_is_loaded(store: &dyn Store) {
         let meter = Arc::new(Limited {
             left: AtomicU64::new(room),
         });
+        let counter = Arc::clone(&meter);
+        let left = || counter.left.load(Ordering::Relaxed);
         let selection = RowSelection {
             memory: Memory::counted_by(meter),
             ..EVERYTHING
@@ -185,6 +192,8 @@ async fn what_a_page_holds_is_counted_before_it_is_loaded(store: &dyn Store) {
         let got = store
             .get_contexts(&me(), ids.clone(), selection.clone(), now())
             .await;
+        let left_before = left();
+        assert_eq!(left_before < room, fits, "{ids:?} in {room}");
         let searched = store
             .search_contexts(&me(), Filter::default(), page(10, 0), selection, now())
             .await;
@@ -198,6 +207,7 @@ async fn what_a_page_holds_is_counted_before_it_is_loaded(store: &dyn Store) {
             Reason::Overloaded,
             "both entries do not fit"
         );
+        assert_eq!(left(), left_before, "a read that fails holds nothing");
     }
 }
 behaviour!(what_a_page_holds_is_counted_before_it_is_loaded(store));
@@ -266,6 +276,21 @@ async fn a_revision_that_no_write_gave_is_refused_at_once(store: &dyn Store) {
         wait: Duration::from_secs(3600),
         ..Read::default()
     };
+    let first = || FtsSearch {
+        query: parse(Mode::Match, "first", &Analyzer::new(Language::English))
+            .expect("a query")
+            .expect("has words"),
+        ranking_cap: 100,
+        context_weight: 0.0,
+    };
+    let ranked = RankSearch {
+        fts: Some(first()),
+        semantic: None,
+        ..near_angle(0.0, 10)
+    };
+    let artifacts = store.artifacts();
+    let id = ArtifactId::parse("00000000-0000-7000-8000-000000000001").expect("an id");
+    let path = ArtifactPath::from_stored("/a".to_owned());
     for result in [
         store
             .list_threads(&me(), None, None, page(10, 0), read)
@@ -292,6 +317,69 @@ async fn a_revision_that_no_write_gave_is_refused_at_once(store: &dyn Store) {
             .await
             .map(drop),
         store.statistics(&me(), None, read).await.map(drop),
+        store
+            .statistics(
+                &me(),
+                Some(ThreadSet::only(ThreadId::from_stored("t".to_owned()))),
+                read,
+            )
+            .await
+            .map(drop),
+        store
+            .fts_search(
+                &me(),
+                first(),
+                Filter::default(),
+                page(10, 0),
+                EVERYTHING,
+                read,
+            )
+            .await
+            .map(drop),
+        store
+            .document_frequencies(
+                &me(),
+                DocumentKind::Context,
+                vec![first().query.query],
+                10,
+                read,
+            )
+            .await
+            .map(drop),
+        store
+            .vectors()
+            .rank(&me(), ranked, Filter::default(), read)
+            .await
+            .map(drop),
+        store.changes().feed(&me(), 1, 10, read).await.map(drop),
+        artifacts.get_artifact(&me(), id, read).await.map(drop),
+        artifacts.artifact_at(&me(), path, read).await.map(drop),
+        artifacts
+            .artifact_history(&me(), id, 10, read)
+            .await
+            .map(drop),
+        artifacts
+            .artifact_versions(&me(), id, vec![None], read)
+            .await
+            .map(drop),
+        artifacts
+            .list_artifacts(
+                &me(),
+                ArtifactSelection::default(),
+                ArtifactPage {
+                    limit: 10,
+                    start: PageStart::Offset(0),
+                    preview_chars: 5,
+                    max_bytes: 1 << 30,
+                },
+                read,
+            )
+            .await
+            .map(drop),
+        artifacts
+            .artifact_documents(&me(), vec![-1], read)
+            .await
+            .map(drop),
     ] {
         let Err(StoreError::Rejected(error)) = result else {
             panic!("{result:?}")

@@ -1,5 +1,6 @@
 //! An agent that repeats a store because it never received the reply does not create a second entry.
 
+use context_model::{Metadata, NewImage};
 use context_store::Store;
 use futures::future::join_all;
 use serde_json::json;
@@ -65,23 +66,24 @@ behaviour!(a_given_field_that_differs_makes_a_new_entry(store));
 
 /// An absent list is not an empty one.
 async fn an_empty_list_differs_from_a_stored_one(store: &dyn Store) {
-    entry("x")
-        .tags(&["a"])
-        .metadata(json!({"k": 1}))
-        .images(&[b"1"])
-        .store(store, 0)
-        .await;
-    assert!(!entry("x").tags(&[]).store(store, 0).await.duplicate);
-    assert!(
+    for (thread, empty) in [
+        ("tags", entry("x").tags(&[])),
+        ("metadata", entry("x").metadata(json!({}))),
+        ("images", entry("x").images(&[])),
+    ] {
         entry("x")
-            .tags(&[])
-            .metadata(json!({}))
-            .images(&[])
+            .thread(thread)
+            .tags(&["a"])
+            .metadata(json!({"k": 1}))
+            .images(&[b"1"])
             .store(store, 0)
-            .await
-            .duplicate,
-        "and equals an empty one"
-    );
+            .await;
+        let stored = empty.thread(thread).store(store, 0).await;
+        assert!(!stored.duplicate, "{thread}");
+        let all_empty = entry("x").tags(&[]).metadata(json!({})).images(&[]);
+        let again = all_empty.thread(thread).store(store, 0).await;
+        assert!(again.duplicate, "{thread}: and equals an empty one");
+    }
 }
 behaviour!(an_empty_list_differs_from_a_stored_one(store));
 
@@ -128,7 +130,7 @@ async fn other_threads_and_sources_are_not_compared(store: &dyn Store) {
 }
 behaviour!(other_threads_and_sources_are_not_compared(store));
 
-/// Bytes, number and order of images are compared.
+/// Bytes, type, metadata, number and order of images are compared.
 async fn equal_images_collapse_and_different_ones_do_not(store: &dyn Store) {
     entry("x").images(&[b"1", b"2"]).store(store, 0).await;
     assert!(
@@ -146,6 +148,16 @@ async fn equal_images_collapse_and_different_ones_do_not(store: &dyn Store) {
             .duplicate
     );
     assert!(!entry("x").images(&[b"2"]).store(store, 0).await.duplicate);
+    let changes: [fn(&mut NewImage); 2] = [
+        |image| image.mime_type = "image/gif".to_owned(),
+        |image| image.metadata = Some(Metadata::from_stored(object(json!({"k": 1})))),
+    ];
+    let mut changed = entry("x").images(&[b"2"]);
+    for change in changes {
+        changed.0.images.iter_mut().flatten().for_each(change);
+        assert!(!changed.clone().store(store, 0).await.duplicate);
+        assert!(changed.clone().store(store, 0).await.duplicate);
+    }
 }
 behaviour!(equal_images_collapse_and_different_ones_do_not(store));
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use context_model::Filter;
+use context_model::{Filter, Reason};
 use context_store::{DeleteCriteria, OwnerId, Store};
 use futures::future::join_all;
 
@@ -92,11 +92,10 @@ async fn a_write_that_changes_nothing_keeps_it(store: &dyn Store) {
     entry("x").store(store, 0).await;
     entry("x").store(store, 1).await;
     delete_ids(store, &[77]).await;
-    update(77)
-        .text("y")
-        .apply(store, 2)
-        .await
-        .expect_err("unknown");
+    assert_eq!(
+        reason(update(77).text("y").apply(store, 2).await),
+        Reason::ContextNotFound
+    );
     assert_eq!(revision(store).await, 1);
 }
 behaviour!(a_write_that_changes_nothing_keeps_it(store));

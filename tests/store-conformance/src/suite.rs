@@ -3,11 +3,16 @@
 use std::any::Any;
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use context_store::Store;
 use futures::future::LocalBoxFuture;
 use libtest_mimic::{Arguments, Trial};
+
+/// Maximum time for a behaviour. A loaded machine may need minutes for the longest ones, but a store that waits for
+/// something that never comes must not stop the whole test run.
+const LIMIT: Duration = Duration::from_secs(20 * 60);
 
 /// An empty store, and the values that must live as long as the store.
 pub struct Opened {
@@ -114,7 +119,8 @@ where
 
 async fn show(behaviour: &Behaviour, open: impl Future<Output = Option<Opened>>) {
     if let Some(opened) = open.await {
-        (behaviour.run)(&opened).await;
+        let shown = tokio::time::timeout(LIMIT, (behaviour.run)(&opened)).await;
+        assert!(shown.is_ok(), "{}: not within {LIMIT:?}", behaviour.name());
         opened.store.close().await;
     }
 }

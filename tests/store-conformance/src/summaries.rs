@@ -58,7 +58,8 @@ behaviour!(long_texts_wait_for_their_summaries(store));
 
 /// The number of entries with a summary, of all threads or of those with this name or beginning.
 async fn summarized(store: &dyn Store, threads: Option<&str>) -> i64 {
-    let threads = threads.and_then(|shown| ThreadSet::from_shown(&[shown.to_owned()]));
+    let threads =
+        threads.map(|shown| ThreadSet::from_shown(&[shown.to_owned()]).expect("a valid name"));
     summaries(store)
         .summarized_entries(&me(), threads)
         .await
@@ -67,8 +68,20 @@ async fn summarized(store: &dyn Store, threads: Option<&str>) -> i64 {
 
 /// The summary is shown with the entry and counted. It changes neither version nor revision.
 async fn a_summary_joins_its_entry(store: &dyn Store) {
+    entry("another text").thread("u").store(store, 0).await;
     let id = entry("a text that is long").store(store, 0).await.id;
     let before = revision(store).await;
+    // Another owner has an entry, but none with this id.
+    let other = OwnerId::new("other");
+    entry("theirs").store_for(store, &other, 0).await;
+    let of_others = LateSummary {
+        id,
+        version: 1,
+        summary: "of another owner's entry".to_owned(),
+    };
+    let added = summaries(store).add_summary(&other, of_others).await;
+    assert!(!added.expect("it is ignored"));
+    assert_eq!(get_one(store, id).await.summary, "");
     assert!(add(store, id, 1, "in short").await);
     let found = get_one(store, id).await;
     assert_eq!((found.summary.as_str(), found.version), ("in short", 1));
@@ -81,7 +94,11 @@ async fn a_summary_joins_its_entry(store: &dyn Store) {
         0,
         "a narrowed key"
     );
-    assert_eq!(waiting(store, 1).await, []);
+    assert_eq!(summarized(store, Some("u")).await, 0);
+    let waiting = waiting(store, 1).await;
+    let mut texts: Vec<&str> = waiting.iter().map(|entry| entry.text.as_str()).collect();
+    texts.sort_unstable();
+    assert_eq!(texts, ["anoth", "their"], "the others still wait");
     assert!(!add(store, 999_999, 1, "of nothing").await);
 }
 behaviour!(a_summary_joins_its_entry(store));

@@ -1,10 +1,10 @@
 //! Vectors are stored with their entries and found by distance.
 
-use context_model::{ContentType, Filter, Source, ThreadId};
+use context_model::{ContentType, Filter, Reason, Source, ThreadId, ThreadSet};
 use context_store::{
     ChunkKey, ChunkRange, DeleteCriteria, Embedded, EmbeddedChunk, Embedding, EmbeddingModel,
     FtsSearch, LateEmbedding, ModelUse, MoveState, Moved, OwnerId, RankSearch, Ranking,
-    SemanticSearch, Store, StoreError, VectorStore, WriteOptions,
+    SemanticSearch, Store, VectorStore, WriteOptions,
 };
 use context_text::{Analyzer, Language, Mode, parse};
 
@@ -309,6 +309,31 @@ async fn waiting_entries_are_counted_over_all_owners(store: &dyn Store) {
 }
 behaviour!(waiting_entries_are_counted_over_all_owners(store));
 
+/// A prefix selects the threads that begin with it. An entry with several chunks counts once.
+async fn entries_with_vectors_are_counted_within_threads(store: &dyn Store) {
+    let vectors = ready(store).await;
+    for (text, thread, embedding) in [
+        ("one", "a", at_angles(&[0.0, 10.0])),
+        ("two", "ab", at_angles(&[20.0])),
+        ("waits", "ab", Embedding::Later),
+        ("three", "b", at_angles(&[30.0])),
+    ] {
+        put(store, entry(text).thread(thread), &me(), embedding).await;
+    }
+    let theirs = entry("theirs").thread("a");
+    let other = OwnerId::new("other");
+    put(store, theirs, &other, at_angles(&[0.0])).await;
+    for (pattern, expected) in [("a", 1), ("ab", 1), ("a*", 2), ("c", 0)] {
+        let threads = ThreadSet::from_shown(&[pattern.to_owned()]);
+        assert!(threads.is_some());
+        let counted = vectors.embedded_entries(&me(), &model(), threads).await;
+        assert_eq!(counted.expect("counts"), expected, "{pattern}");
+    }
+    let all = vectors.embedded_entries(&me(), &model(), None).await;
+    assert_eq!(all.expect("counts"), 3);
+}
+behaviour!(entries_with_vectors_are_counted_within_threads(store));
+
 /// Entries and vectors are written in the same transaction.
 async fn a_write_that_fails_leaves_no_vectors(store: &dyn Store) {
     let vectors = ready(store).await;
@@ -321,10 +346,8 @@ async fn a_write_that_fails_leaves_no_vectors(store: &dyn Store) {
         embeddings: vec![at_angles(&[90.0]), at_angles(&[90.0])],
         ..options(1)
     };
-    store
-        .update_contexts(&me(), updates, true, options)
-        .await
-        .expect_err("one id is unknown");
+    let updated = store.update_contexts(&me(), updates, true, options).await;
+    assert_eq!(reason(updated), Reason::ContextNotFound);
     let found = ranking(vectors, near_angle(0.0, 10), Filter::default())
         .await
         .semantic;
@@ -372,6 +395,10 @@ async fn vectors_of_a_filter_never_starve(store: &dyn Store) {
         },
         Filter {
             tags: Some(tags(&["rare"])),
+            ..Filter::default()
+        },
+        Filter {
+            within: ThreadSet::from_shown(&["oth*".to_owned()]),
             ..Filter::default()
         },
         Filter {
@@ -475,12 +502,10 @@ async fn another_model_never_mixes(store: &dyn Store) {
         vectors.use_model(&model()).await.expect("answers"),
         ModelUse::Other(newer)
     );
-    assert!(matches!(
-        vectors
-            .rank(&me(), near_angle(0.0, 10), Filter::default(), now())
-            .await,
-        Err(StoreError::Rejected(_))
-    ));
+    let ranked = vectors
+        .rank(&me(), near_angle(0.0, 10), Filter::default(), now())
+        .await;
+    assert_eq!(reason(ranked), Reason::FeatureUnavailable);
     assert_eq!(
         ranking(vectors, search, Filter::default())
             .await
@@ -783,10 +808,8 @@ async fn a_move_gathers_beside_what_is_in_use_and_changes_at_once(store: &dyn St
         }),
         ..near_angle(0.0, 10)
     };
-    assert!(matches!(
-        vectors.rank(&me(), search, Filter::default(), now()).await,
-        Err(StoreError::Rejected(_))
-    ));
+    let ranked = vectors.rank(&me(), search, Filter::default(), now()).await;
+    assert_eq!(reason(ranked), Reason::FeatureUnavailable);
 
     // All other operations continue meanwhile.
     let late = store_at(store, "meanwhile", &[0.0]).await;
@@ -976,10 +999,10 @@ async fn tokens_come_and_go_with_their_chunks(store: &dyn Store) {
         update(id + 999).text("unknown").0,
     ];
     let embedding = with_tokens(at_angles(&[0.0]), &[Some(&[9])]);
-    store
+    let updated = store
         .update_contexts(&me(), failing, true, options_of(embedding.clone(), 2))
-        .await
-        .expect_err("one id is unknown");
+        .await;
+    assert_eq!(reason(updated), Reason::ContextNotFound);
     assert_eq!(
         tokens_of(vectors, &me(), &model(), id).await,
         kept,

@@ -168,6 +168,12 @@ impl Writing for Erase {
             .await?
             .pop()
         else {
+            // A delete that found nothing has stored its idempotency key without the owner. Raw SQL for NOT EXISTS: a
+            // write that creates the owner in the meantime keeps its key.
+            let delete = "DELETE FROM context.idempotency WHERE owner_id = ? \
+                          AND NOT EXISTS (SELECT 1 FROM context.owners AS o WHERE o.owner_id = ?)";
+            let binds = vec![Bind::text(owner), Bind::text(owner)];
+            sql::execute(transaction.conn, Fragment::prepared(delete, binds)).await?;
             return Ok(Once(None));
         };
         // Raw SQL for the catalogue. The id counter stays: other services may hold ids leased from it. Threads and

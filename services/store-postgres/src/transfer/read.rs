@@ -9,6 +9,7 @@ use diesel::QueryableByName;
 use diesel::sql_types::{BigInt, Binary, Nullable, Text};
 
 use super::vectors;
+use crate::columns::CheckedText;
 use crate::pg::failure::Failure;
 use crate::pg::sql::{self, Bind, Fragment, fragment};
 
@@ -26,17 +27,17 @@ struct Loaded {
     #[diesel(sql_type = Nullable<BigInt>)]
     i4: Option<i64>,
     #[diesel(sql_type = Nullable<Text>)]
-    t0: Option<String>,
+    t0: Option<CheckedText>,
     #[diesel(sql_type = Nullable<Text>)]
-    t1: Option<String>,
+    t1: Option<CheckedText>,
     #[diesel(sql_type = Nullable<Text>)]
-    t2: Option<String>,
+    t2: Option<CheckedText>,
     #[diesel(sql_type = Nullable<Text>)]
-    t3: Option<String>,
+    t3: Option<CheckedText>,
     #[diesel(sql_type = Nullable<Text>)]
-    t4: Option<String>,
+    t4: Option<CheckedText>,
     #[diesel(sql_type = Nullable<Text>)]
-    t5: Option<String>,
+    t5: Option<CheckedText>,
     #[diesel(sql_type = Nullable<Binary>)]
     b0: Option<Vec<u8>>,
     #[diesel(sql_type = Nullable<Binary>)]
@@ -62,16 +63,46 @@ impl Loaded {
         } = self;
         Slots {
             ints: [i0, i1, i2, i3, i4],
-            texts: [t0, t1, t2, t3, t4, t5],
+            texts: [t0, t1, t2, t3, t4, t5].map(|text| text.map(|text| text.text)),
             bytes: [b0, b1],
         }
     }
 
+    /// Of these columns, those with invalid UTF-8.
+    fn damaged<'c>(&self, columns: &'c [Column]) -> Vec<&'c Column> {
+        let Self {
+            t0,
+            t1,
+            t2,
+            t3,
+            t4,
+            t5,
+            ..
+        } = self;
+        columns
+            .iter()
+            .filter(|column| column.kind.slot() == Slot::Text)
+            .zip([t0, t1, t2, t3, t4, t5])
+            .filter(|(_, text)| text.as_ref().is_some_and(|text| !text.is_valid))
+            .map(|(column, _)| column)
+            .collect()
+    }
+
+    /// The row. Invalid UTF-8 is replaced where a checksum shows the damage, in the copy too. Elsewhere the damage
+    /// would be hidden, so the row is an error.
     fn into_row(self, table: &Table) -> Result<Row, StoreError> {
+        let damaged = self.damaged(table.columns);
         let mut row = self
             .into_slots()
             .into_row(table)
             .ok_or_else(|| unreadable(table.name, None))?;
+        let has_seal = matches!(row.cell(table, "seal"), Some(Cell::Bytes(_)));
+        if damaged
+            .iter()
+            .any(|column| !has_seal || !table.is_sealed(column))
+        {
+            return Err(unreadable(table.name, None));
+        }
         if table.name == "chunks"
             && let Some(Cell::Bytes(vector)) = row.0.last_mut()
         {
@@ -79,6 +110,15 @@ impl Loaded {
                 vectors::to_little_endian(vector).ok_or_else(|| unreadable("vector", None))?;
         }
         Ok(row)
+    }
+
+    fn into_key(self, table: &Table) -> Result<Vec<Cell>, StoreError> {
+        if !self.damaged(table.key_columns()).is_empty() {
+            return Err(unreadable(table.name, None));
+        }
+        self.into_slots()
+            .into_key(table)
+            .ok_or_else(|| unreadable(table.name, None))
     }
 }
 
@@ -154,9 +194,11 @@ pub(super) async fn owners(
         #[diesel(sql_type = BigInt)]
         next_id: i64,
     }
-    // Raw SQL for coalesce: an owner that has never stored an entry has leased no ids.
-    let select = "SELECT o.owner_id, o.revision, coalesce((SELECT i.next_id FROM context.owner_ids AS i WHERE i.owner_id = o.owner_id), 1) \
-                  AS next_id FROM context.owners AS o WHERE o.owner_id > ? ORDER BY o.owner_id LIMIT ?";
+    // Raw SQL for greatest, which ignores NULL: an owner that has never stored an entry has leased no ids. After a
+    // failover to an asynchronous standby, a service may have used ids whose lease was lost.
+    let select = "SELECT o.owner_id, o.revision, greatest(1, (SELECT i.next_id FROM context.owner_ids AS i WHERE i.owner_id = o.owner_id), \
+                  (SELECT max(e.id) + 1 FROM context.entries AS e WHERE e.owner_id = o.owner_id)) AS next_id \
+                  FROM context.owners AS o WHERE o.owner_id > ? ORDER BY o.owner_id LIMIT ?";
     let limit = i64::try_from(OWNERS_AT_ONCE).unwrap_or(i64::MAX);
     let binds = vec![
         Bind::text(after.map_or("", OwnerId::as_str)),
@@ -294,13 +336,8 @@ pub(super) async fn keys(
         Fragment::new(BATCH_ROWS.to_string()),
     );
     let found: Vec<Loaded> = sql::query(conn, select).await?;
-    let key = |loaded: Loaded| {
-        loaded
-            .into_slots()
-            .into_key(table)
-            .ok_or_else(|| unreadable(table.name, None).into())
-    };
-    found.into_iter().map(key).collect()
+    let keys = found.into_iter().map(|loaded| loaded.into_key(table));
+    Ok(keys.collect::<Result<_, _>>()?)
 }
 
 /// The owner's row with this key.

@@ -4,7 +4,7 @@ use context_store_postgres::{Config, PostgresStore, Target};
 use context_test_postgres::TestDatabase;
 
 /// All migrations. A hash of them names the template database, so that a changed schema gets a new template.
-const MIGRATIONS: [&str; 16] = [
+pub const MIGRATIONS: [&str; 16] = [
     include_str!("../../../../migrations/postgres/2026-11-21-000001_contexts/up.sql"),
     include_str!("../../../../migrations/postgres/2026-11-21-000002_artifacts/up.sql"),
     include_str!("../../../../migrations/postgres/2026-11-21-000003_keys/up.sql"),

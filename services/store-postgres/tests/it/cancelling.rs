@@ -9,6 +9,7 @@ use context_store::{
 };
 use context_store_postgres::{Config, PostgresStore};
 use context_test_postgres::{Client, TestDatabase};
+use context_test_support::until;
 
 use super::arrange::{config, database};
 use super::locks::until_blocked;
@@ -53,6 +54,9 @@ fn filter() -> Filter {
         ..Filter::default()
     }
 }
+
+/// Longer than a test waits: only a cancel request ends a blocked statement.
+const NO_TIMEOUT: Duration = Duration::from_secs(600);
 
 async fn open(database: &TestDatabase, change: impl FnOnce(&mut Config)) -> PostgresStore {
     let mut config = config(database.url());
@@ -110,7 +114,7 @@ async fn a_read_over_its_statement_s_time_says_what_to_narrow() {
         return;
     };
     let store = open(&database, |config| {
-        config.statement_timeout = Duration::from_millis(100)
+        config.statement_timeout = Duration::from_millis(500)
     })
     .await;
     let _lock = lock(&database).await;
@@ -125,19 +129,29 @@ async fn a_search_over_its_statement_s_time_uses_no_cached_plan_the_next_time() 
     let proxy = Proxy::start(database.url()).await;
     let config = Config {
         pool_size: 1,
-        statement_timeout: Duration::from_millis(300),
+        statement_timeout: Duration::from_millis(500),
         ..config(&proxy.url(database.url()))
     };
     let store = PostgresStore::open(config).await.expect("it opens");
-    for _ in 0..3 {
+    // On a slow machine one of these searches may be slow, so that its plan is not cached for a while.
+    until("its plan is cached", async || {
+        let before = proxy.parsed();
         search(&store, "a").await.expect("nothing is locked");
-    }
+        proxy.parsed() == before
+    })
+    .await;
+    let connections = proxy.connections();
     let lock = lock(&database).await;
     assert_names_what_to_narrow(search(&store, "a").await);
     lock.batch_execute("ROLLBACK").await.expect("unlocked");
     let before = proxy.parsed();
     search(&store, "a").await.expect("nothing is locked");
     assert_eq!(proxy.parsed() - before, 1, "it is planned again");
+    assert_eq!(
+        proxy.connections(),
+        connections,
+        "a new connection would have no cached plan anyway"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -145,7 +159,7 @@ async fn a_read_at_its_call_s_deadline_says_what_to_narrow_and_ends_on_the_serve
     let Some(database) = database().await else {
         return;
     };
-    let store = open(&database, |_| ()).await;
+    let store = open(&database, |config| config.statement_timeout = NO_TIMEOUT).await;
     let _lock = lock(&database).await;
     assert_names_what_to_narrow(
         call::within(Duration::from_millis(300), None, search(&store, "a")).await,
@@ -158,7 +172,11 @@ async fn a_read_whose_caller_leaves_ends_on_the_server_and_the_next_one_is_not_c
     let Some(database) = database().await else {
         return;
     };
-    let store = open(&database, |config| config.pool_size = 1).await;
+    let store = open(&database, |config| {
+        config.pool_size = 1;
+        config.statement_timeout = NO_TIMEOUT;
+    })
+    .await;
     let watching = database.connect().await;
     for _ in 0..20 {
         let lock = lock(&database).await;
@@ -180,7 +198,7 @@ async fn a_count_of_waiting_entries_whose_caller_leaves_ends_on_the_server() {
     let Some(database) = database().await else {
         return;
     };
-    let store = open(&database, |_| ()).await;
+    let store = open(&database, |config| config.statement_timeout = NO_TIMEOUT).await;
     let model = EmbeddingModel {
         identity: "test@1".to_owned(),
         dimensions: 3,

@@ -3,8 +3,8 @@
 use context_model::{Filter, NewEntry, Source, ThreadId, Timestamp};
 use context_store::seal::Part;
 use context_store::{
-    Denial, EmbeddingModel, Memory, OwnerId, Page, Read, Retention, RowSelection, Store,
-    StoreError, VectorStore as _, WriteOptions,
+    DeleteCriteria, Denial, EmbeddingModel, Memory, OwnerId, Page, Read, Retention, RowSelection,
+    Store, StoreError, VectorStore as _, WriteOptions,
 };
 
 use super::arrange::{database, store};
@@ -133,6 +133,61 @@ async fn damage_that_a_background_task_meets_stops_writes() {
         );
         store.close().await;
     }
+}
+
+#[tokio::test]
+async fn a_damaged_entry_spoils_no_page_and_can_become_the_newest_of_its_thread() {
+    let Some(database) = database().await else {
+        return;
+    };
+    let (store, client) = (store(&database).await, database.connect().await);
+    for text in ["apple", "banana", "cherry"] {
+        write(&store, text).await.expect("it is stored");
+    }
+    // The cast copies the bytes without checking them.
+    let damage = "CREATE CAST (bytea AS text) WITHOUT FUNCTION; \
+                  UPDATE context.entries SET text = '\\xff61'::bytea::text, summary = '\\xff'::bytea::text WHERE id = 2";
+    client.batch_execute(damage).await.expect("a damaged entry");
+    let criteria = DeleteCriteria {
+        ids: Some(vec![3]),
+        ..DeleteCriteria::default()
+    };
+    let options = WriteOptions {
+        now: Timestamp(2),
+        idempotency: None,
+        key_id: None,
+        embeddings: Vec::new(),
+    };
+    let deleted = store
+        .delete_contexts(&OwnerId::default(), criteria, options)
+        .await
+        .expect("the newest entry is deleted");
+    assert_eq!(deleted.outcome, 1);
+    write(&store, "damson").await.expect("it is stored");
+    let selection = RowSelection {
+        images: false,
+        text_chars: None,
+        explain: false,
+        max_bytes: 1 << 20,
+        memory: Memory::UNCOUNTED,
+    };
+    let page = Page {
+        limit: 10,
+        offset: 0,
+    };
+    let found = store
+        .search_contexts(
+            &OwnerId::default(),
+            Filter::default(),
+            page,
+            selection,
+            Read::default(),
+        )
+        .await
+        .expect("the page is read");
+    let damages: Vec<Option<Part>> = found.entries.iter().map(|entry| entry.damage).collect();
+    assert_eq!(damages, [None, Some(Part::Text), None]);
+    store.close().await;
 }
 
 #[tokio::test]

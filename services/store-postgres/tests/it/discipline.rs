@@ -3,6 +3,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use super::arrange::MIGRATIONS;
+
 fn files(directory: &Path, extension: &str) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in
@@ -18,13 +20,24 @@ fn files(directory: &Path, extension: &str) -> Vec<PathBuf> {
     found
 }
 
+/// All migrations.
+fn migrations() -> Vec<PathBuf> {
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../migrations/postgres");
+    files(&directory, "sql")
+}
+
+#[test]
+fn the_template_of_the_tests_depends_on_every_migration() {
+    for path in migrations() {
+        let text = fs::read_to_string(&path).expect("a migration is text");
+        assert!(MIGRATIONS.contains(&text.as_str()), "{}", path.display());
+    }
+}
+
 #[test]
 fn the_schema_keeps_the_owner_first_and_needs_nothing_global() {
     let mut keys = 0;
-    for path in files(
-        &Path::new(env!("CARGO_MANIFEST_DIR")).join("../../migrations/postgres"),
-        "sql",
-    ) {
+    for path in migrations() {
         let text = fs::read_to_string(&path).expect("a migration is text");
         let sql: Vec<&str> = text
             .lines()
@@ -65,6 +78,10 @@ fn the_schema_keeps_the_owner_first_and_needs_nothing_global() {
                 table.contains("primary key") || table.starts_with("denials "),
                 "{table}"
             );
+            for line in table.lines().filter(|_| table.contains("owner_id")) {
+                let is_key = line.contains("primary key") || line.contains("unique");
+                assert!(!is_key || line.contains("owner_id"), "{line}");
+            }
         }
         let sql = sql.replace("create unique index", "create index");
         for (at, _) in sql.match_indices("create index") {

@@ -379,5 +379,11 @@ async fn old_lines_of_the_audit_log_are_found_by_their_key() {
             .collect();
         let plan = plan.join("\n");
         assert!(!plan.contains("Seq Scan on audited_changes"), "{plan}");
+        // Without sequential scans, the server would rather read a whole index than the table.
+        assert!(
+            plan.lines()
+                .any(|line| line.contains("Index Cond:") && line.contains("owner_id = ")),
+            "{plan}"
+        );
     }
 }

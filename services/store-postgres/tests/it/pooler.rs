@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use context_model::{EntryUpdate, Filter, NewEntry, Source, ThreadId, Timestamp};
+use context_model::{EntryUpdate, Filter, NewEntry, Reason, Source, ThreadId, Timestamp};
 use context_store::{
-    FtsSearch, Idempotency, Memory, OwnerId, Page, Read, RowSelection, Store, VectorStore,
-    WriteOptions,
+    FtsSearch, Idempotency, Memory, OwnerId, Page, Read, RowSelection, Store, StoreError,
+    VectorStore, WriteOptions,
 };
 use context_store_postgres::{Config, PostgresStore, Target};
 use context_test_postgres::{PgBouncer, TestDatabase, connect, pgbouncers};
@@ -122,10 +122,14 @@ async fn work(store: Arc<PostgresStore>, client: i64) {
             images: None,
             expected_version: Some(7),
         };
-        store
+        let refused = store
             .update_contexts(&owner, vec![stale], true, options(None))
-            .await
-            .expect_err("it has changed");
+            .await;
+        let reason = match &refused {
+            Err(StoreError::Item { error, .. } | StoreError::Rejected(error)) => Some(error.reason),
+            _ => None,
+        };
+        assert_eq!(reason, Some(Reason::VersionMismatch), "{refused:?}");
     }
 }
 

@@ -15,7 +15,8 @@ pub enum Mode {
     Honest,
     /// Once: closes the connection instead of forwarding a commit.
     CutBeforeCommit,
-    /// Once: forwards a commit, and closes the connection instead of forwarding the response.
+    /// Once: forwards a commit, and closes the connection instead of forwarding the response. The transaction has then
+    /// ended on the server.
     CutAfterCommit,
     /// Forwards everything, and translates reports of deadlocks into German.
     German,
@@ -35,6 +36,7 @@ struct Shared {
     mode: watch::Sender<Mode>,
     connections: AtomicUsize,
     parsed: AtomicUsize,
+    translated: AtomicUsize,
 }
 
 impl Shared {
@@ -71,6 +73,7 @@ impl Proxy {
             mode: watch::Sender::new(Mode::Honest),
             connections: AtomicUsize::new(0),
             parsed: AtomicUsize::new(0),
+            translated: AtomicUsize::new(0),
         });
         let accepted = Arc::clone(&shared);
         tokio::spawn(async move {
@@ -95,6 +98,11 @@ impl Proxy {
         self.shared.mode.send_replace(mode);
     }
 
+    /// The behaviour now. After a fault that happens once it is [`Mode::Honest`].
+    pub fn mode(&self) -> Mode {
+        *self.shared.mode.borrow()
+    }
+
     /// Number of connections so far.
     pub fn connections(&self) -> usize {
         self.shared.connections.load(Ordering::SeqCst)
@@ -103,6 +111,11 @@ impl Proxy {
     /// Number of `Parse` messages of the clients so far. Simple queries, such as `COMMIT`, have none.
     pub fn parsed(&self) -> usize {
         self.shared.parsed.load(Ordering::SeqCst)
+    }
+
+    /// Number of reports of deadlocks that were translated so far.
+    pub fn translated(&self) -> usize {
+        self.shared.translated.load(Ordering::SeqCst)
     }
 }
 
@@ -123,7 +136,8 @@ async fn serve(client: TcpStream, server: TcpStream, shared: Arc<Shared>) {
     }
     let (mut from_client, mut to_client) = client.into_split();
     let (mut from_server, mut to_server) = server.into_split();
-    let mut swallow = false;
+    // What the server has sent since the commit that gets no response.
+    let mut swallowed: Option<Vec<u8>> = None;
     let mut messages = Messages::default();
     loop {
         let (mut request, mut response) = (vec![0; 65_536], vec![0; 65_536]);
@@ -136,7 +150,7 @@ async fn serve(client: TcpStream, server: TcpStream, shared: Arc<Shared>) {
                     if shared.once(Mode::CutBeforeCommit) {
                         return;
                     }
-                    swallow = shared.once(Mode::CutAfterCommit);
+                    swallowed = shared.once(Mode::CutAfterCommit).then(Vec::new);
                 }
                 if !pass(request, &mut to_server, &shared).await {
                     return;
@@ -144,10 +158,15 @@ async fn serve(client: TcpStream, server: TcpStream, shared: Arc<Shared>) {
             }
             read = from_server.read(&mut response) => {
                 let Ok(length @ 1..) = read else { return };
-                if shared.is(Mode::German) {
-                    translate(&mut response[..length]);
+                if shared.is(Mode::German) && translate(&mut response[..length]) {
+                    shared.translated.fetch_add(1, Ordering::SeqCst);
                 }
-                if swallow || !pass(&response[..length], &mut to_client, &shared).await {
+                if let Some(swallowed) = &mut swallowed {
+                    swallowed.extend_from_slice(&response[..length]);
+                    if ENDED.iter().any(|tag| contains(swallowed, tag)) {
+                        return;
+                    }
+                } else if !pass(&response[..length], &mut to_client, &shared).await {
                     return;
                 }
             }
@@ -192,6 +211,8 @@ impl Messages {
 
 /// The statements that end the transaction of a write. A read ends with `COMMIT` alone.
 const COMMIT: &[u8] = b"statement_timeout = 0; COMMIT\0";
+/// How the server reports that a transaction has ended.
+const ENDED: [&[u8]; 2] = [b"COMMIT\0", b"ROLLBACK\0"];
 const ENGLISH: &[u8] = b"deadlock detected";
 const GERMAN: &[u8] = b"Deadlock entdeckt";
 
@@ -199,13 +220,15 @@ fn contains(bytes: &[u8], wanted: &[u8]) -> bool {
     bytes.windows(wanted.len()).any(|found| found == wanted)
 }
 
-fn translate(bytes: &mut [u8]) {
-    if let Some(at) = bytes
+/// Translates a report of a deadlock. Returns whether there was one.
+fn translate(bytes: &mut [u8]) -> bool {
+    let found = bytes
         .windows(ENGLISH.len())
-        .position(|found| found == ENGLISH)
-    {
+        .position(|found| found == ENGLISH);
+    if let Some(at) = found {
         bytes[at..at + ENGLISH.len()].copy_from_slice(GERMAN);
     }
+    found.is_some()
 }
 
 async fn pass(bytes: &[u8], to: &mut OwnedWriteHalf, shared: &Shared) -> bool {

@@ -199,7 +199,7 @@ async fn writes_on_a_standby_are_rejected_without_new_connections() {
         pids.extend(sessions.iter().map(|session| session.get::<_, i32>(0)));
     }
     // The store closes its connections and opens others at most once in five seconds.
-    assert!(pids.len() < 20, "{} connections", pids.len());
+    assert!((1..20).contains(&pids.len()), "{} connections", pids.len());
 }
 
 /// While the replay of one of two standbys is paused, a read that needs a later revision is served by the other one.
@@ -217,9 +217,6 @@ async fn a_read_that_needs_a_revision_finds_the_standby_that_has_it() {
         current.address(),
         paused.address()
     );
-    let reader = PostgresStore::open(config(&both))
-        .await
-        .expect("standbys with the schema open");
     let control = paused.connect().await;
     control
         .batch_execute("SELECT pg_wal_replay_pause()")
@@ -233,28 +230,30 @@ async fn a_read_that_needs_a_revision_finds_the_standby_that_has_it() {
         wait: Duration::from_secs(60),
         as_of: None,
     };
-    let get = async || {
-        let found = reader.get_contexts(&owner, vec![id], PLAIN, read).await;
-        assert_eq!(found.expect("the revision arrives").entries.len(), 1);
-    };
-    // Simultaneous reads open all connections of the pool, which lead to the standbys by chance. Then each read may
-    // reach either standby.
-    let reads = async {
-        futures::future::join_all((0..64).map(|_| get())).await;
-        for _ in 0..64 {
-            get().await;
-        }
-    };
-    let mut reads = std::pin::pin!(reads);
-    if tokio::time::timeout(Duration::from_secs(2), &mut reads)
-        .await
-        .is_err()
-    {
-        // By chance no connection leads to the standby that has the revision.
-        control
-            .batch_execute("SELECT pg_wal_replay_resume()")
+    // By chance, no connection of a store may lead to the standby that has the revision. Of several stores one has such
+    // a connection.
+    for _ in 0..5 {
+        let reader = PostgresStore::open(config(&both))
             .await
-            .expect("the replay is resumed");
-        reads.await;
+            .expect("standbys with the schema open");
+        let get = async || {
+            let found = reader.get_contexts(&owner, vec![id], PLAIN, read).await;
+            assert_eq!(found.expect("the revision is there").entries.len(), 1);
+        };
+        // Simultaneous reads open all connections of the pool, which lead to the standbys by chance. Then each read may
+        // reach either standby.
+        let reads = async {
+            futures::future::join_all((0..64).map(|_| get())).await;
+            for _ in 0..64 {
+                get().await;
+            }
+        };
+        if tokio::time::timeout(Duration::from_secs(10), reads)
+            .await
+            .is_ok()
+        {
+            return;
+        }
     }
+    panic!("no read found the standby that has the revision");
 }

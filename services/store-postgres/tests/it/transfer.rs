@@ -4,6 +4,7 @@ use std::path::Path;
 use std::time::Instant;
 
 use context_model::{Filter, Timestamp};
+use context_store::seal::Part;
 use context_store::transfer::predecessor::ID_KEY;
 use context_store::transfer::{
     Observer, Phase, Report, Source, TABLES, Target, TransferError, migrate,
@@ -232,6 +233,59 @@ async fn what_is_derived_is_as_writes_would_have_made_it() {
     }
     from.close().await;
     to.close().await;
+}
+
+/// What checksums cover is copied even when it is damaged, and is still damaged in the copy.
+#[tokio::test(flavor = "multi_thread")]
+async fn damaged_text_is_copied_where_a_checksum_shows_it_and_refused_elsewhere() {
+    for (change, is_copied) in [
+        ("text = '\\xff61'::bytea::text", true),
+        ("text = '\\xff61'::bytea::text, seal = NULL", false),
+        ("summary = '\\xff'::bytea::text", false),
+    ] {
+        let Some(from) = database().await else { return };
+        let filled = store(&from).await;
+        fill(&filled, 5, 50).await;
+        filled.close().await;
+        // The cast copies the bytes without checking them.
+        let damage = format!(
+            "CREATE CAST (bytea AS text) WITHOUT FUNCTION; \
+             UPDATE context.entries SET {change} WHERE owner_id = 'default' AND id = 1"
+        );
+        let client = from.connect().await;
+        client
+            .batch_execute(&damage)
+            .await
+            .expect("a damaged entry");
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("to.db");
+        let (mut source, mut target) = (
+            from_postgres(&from).await.unwrap(),
+            into_sqlite(&path).await,
+        );
+        let migrated = migrate(source.as_mut(), &mut target, &mut Silent).await;
+        drop((source, target));
+        if !is_copied {
+            let refused = migrated.unwrap_err().to_string();
+            assert!(refused.contains("it is damaged"), "{change}: {refused}");
+            continue;
+        }
+        migrated.unwrap_or_else(|error| panic!("{change}: {error}"));
+        let to = sqlite(&path);
+        let selection = RowSelection {
+            images: false,
+            text_chars: None,
+            explain: false,
+            max_bytes: 1 << 30,
+            memory: Memory::UNCOUNTED,
+        };
+        let found = to
+            .get_contexts(&OwnerId::default(), vec![1], selection, read())
+            .await
+            .expect("the entry is read");
+        assert_eq!(found.entries[0].damage, Some(Part::Text));
+        to.close().await;
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

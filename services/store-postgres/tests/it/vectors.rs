@@ -1,6 +1,7 @@
 //! Vectors in PostgreSQL: how a search finds them, the index, several services, and a server without pgvector.
 
 use std::collections::HashSet;
+use std::panic::AssertUnwindSafe;
 use std::time::Duration;
 
 use context_model::{Filter, NewEntry, Source, Tags, ThreadId, Timestamp};
@@ -12,6 +13,7 @@ use context_store::{
 use context_store_postgres::PostgresStore;
 use context_test_postgres::{Client, TestDatabase};
 use context_test_support::{Random, until};
+use futures::FutureExt as _;
 
 use super::arrange::{config, database, store};
 
@@ -727,7 +729,21 @@ async fn without_pgvector_everything_else_works_until_it_comes() {
         .await
         .expect("a role that may not create extensions");
     let url = database.url().replacen("postgres@", &format!("{role}@"), 1);
-    let store = PostgresStore::open(config(&url)).await.expect("it opens");
+    let tested = AssertUnwindSafe(works_until_pgvector_comes(&client, &url));
+    let tested = tested.catch_unwind().await;
+    // Roles belong to the server, so the database does not take this one with it.
+    client
+        .batch_execute(&format!("DROP OWNED BY {role}; DROP ROLE {role}"))
+        .await
+        .expect("the role is dropped");
+    if let Err(panic) = tested {
+        std::panic::resume_unwind(panic);
+    }
+}
+
+/// The role of this URL may not create extensions, and the client may.
+async fn works_until_pgvector_comes(client: &Client, url: &str) {
+    let store = PostgresStore::open(config(url)).await.expect("it opens");
     let ModelUse::Impossible(reason) = store.use_model(&model()).await.expect("answers") else {
         panic!("there is no pgvector")
     };
@@ -779,10 +795,6 @@ async fn without_pgvector_everything_else_works_until_it_comes() {
         1
     );
     store.close().await;
-    client
-        .batch_execute(&format!("DROP OWNED BY {role}; DROP ROLE {role}"))
-        .await
-        .expect("the role is dropped");
 }
 
 #[tokio::test(flavor = "multi_thread")]

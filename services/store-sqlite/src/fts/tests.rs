@@ -603,6 +603,20 @@ fn another_language_rebuilds_the_tables_once() {
     texts.language = Language::German;
     assert_eq!(texts.find(Mode::Match, "haus"), [1]);
     assert_eq!(texts.find(Mode::Match, "house").len(), 44);
+    let query = parse(Mode::Match, "haus", &Analyzer::new(Language::German));
+    let of_other = search(
+        &mut texts.conn,
+        &FtsSearch {
+            query: query.unwrap().unwrap(),
+            ranking_cap: 5000,
+            context_weight: 0.0,
+        },
+        &Filter::default(),
+        Collection::entries(OWNER + 1),
+        PAGE,
+        &[],
+    );
+    assert_eq!(of_other.unwrap().rows.len(), 1, "the other owner's table");
     assert!(!rebuild(&mut texts.conn, Language::German, ContextWindow::NONE).unwrap());
 }
 
@@ -633,6 +647,9 @@ fn hostile_texts_and_long_queries_are_just_text() {
             texts.find(mode, text);
         }
     }
+    assert_eq!(texts.find(Mode::Phrase, "' OR 1=1 --"), [4]);
+    assert_eq!(texts.find(Mode::Match, "NEAR(a b)"), [7]);
+    assert_eq!(texts.find(Mode::Phrase, "^c {text}: d"), [7]);
     let deep = format!("{}a{}", "(".repeat(31), ")".repeat(31));
     texts.find(Mode::Boolean, &deep);
     let nested = (0..30).fold("a".to_owned(), |inner, i| format!("(w{i} NOT {inner})"));

@@ -193,7 +193,9 @@ impl KeyStore for SqliteStore {
     async fn touch_key(&self, owner: &OwnerId, id: &str, at: Timestamp) -> Result<()> {
         let id = id.to_owned();
         self.administer_existing(owner, at, move |transaction| {
-            let sql = "UPDATE api_keys SET last_used_at = ? WHERE owner = ? AND key_id = ?";
+            // Uses may be written out of order. The latest one counts.
+            let sql = "UPDATE api_keys SET last_used_at = max(coalesce(last_used_at, 0), ?) \
+                       WHERE owner = ? AND key_id = ?";
             let values = [
                 Value::Int(at.micros()),
                 Value::Int(transaction.owner.owner),

@@ -98,7 +98,7 @@ impl Loaded {
         let has_seal = matches!(row.cell(table, "seal"), Some(Cell::Bytes(_)));
         if damaged
             .iter()
-            .any(|column| !has_seal || !is_sealed(table, column))
+            .any(|column| !has_seal || !table.is_sealed(column))
         {
             return Err(unreadable(table.name, None));
         }
@@ -117,16 +117,6 @@ impl Loaded {
         with_ids(&mut key, table);
         Ok(key)
     }
-}
-
-/// Whether checksums cover this text column.
-fn is_sealed(table: &Table, column: &Column) -> bool {
-    matches!(
-        (table.name, column.name),
-        ("entries", "metadata" | "text")
-            | ("images", "mime_type" | "metadata")
-            | ("artifact_versions", "title" | "metadata" | "content")
-    )
 }
 
 /// Replaces row ids by the ids of entries.

@@ -32,7 +32,7 @@ async fn store(directory: &tempfile::TempDir) -> SqliteStore {
     store
 }
 
-/// A search that scans all arrays a hundred times, which takes minutes.
+/// A search that scans all arrays 300 times: 300 million elements, which take minutes.
 async fn endless(store: &SqliteStore, owner: &OwnerId) -> Result<SearchPage, StoreError> {
     let comparison = Comparison::ArrayContains {
         value: Scalar::Int(1),
@@ -43,7 +43,7 @@ async fn endless(store: &SqliteStore, owner: &OwnerId) -> Result<SearchPage, Sto
         comparison,
     };
     let filter = Filter {
-        conditions: vec![condition; 100],
+        conditions: vec![condition; 300],
         ..Filter::default()
     };
     store

@@ -22,7 +22,7 @@ struct Held {
     store: Arc<SqliteStore>,
     lock: SqliteConnection,
     first: Answer,
-    _directory: tempfile::TempDir,
+    directory: tempfile::TempDir,
 }
 
 /// A store with one entry. Its writer has taken one request and waits for the lock.
@@ -42,7 +42,7 @@ async fn held(configure: impl FnOnce(&mut Config)) -> Held {
         store,
         lock,
         first,
-        _directory: directory,
+        directory,
     }
 }
 
@@ -97,7 +97,7 @@ async fn many_requests_share_one_transaction_and_a_refused_one_fails_alone() {
         store,
         mut lock,
         first,
-        _directory,
+        directory: _directory,
     } = held(|_| ()).await;
     let (_, commits, writes) = counters(&store).await;
     let mut answers = Vec::new();
@@ -136,7 +136,7 @@ async fn a_refused_write_of_an_owner_that_has_written_nothing_fails_alone() {
         store,
         mut lock,
         first,
-        _directory,
+        directory: _directory,
     } = held(|_| ()).await;
     let (_, commits, writes) = counters(&store).await;
     let a = storing(&store, "a");
@@ -170,7 +170,7 @@ async fn a_request_that_breaks_the_transaction_fails_alone() {
         store,
         mut lock,
         first,
-        _directory,
+        directory: _directory,
     } = held(|config| config.max_file_bytes = Some(2 << 20)).await;
     let huge = "x".repeat(4 << 20);
     let answers = [
@@ -207,7 +207,7 @@ async fn a_request_whose_waiter_has_gone_is_skipped() {
         store,
         mut lock,
         first,
-        _directory,
+        directory: _directory,
     } = held(|_| ()).await;
     let gone = storing(&store, "gone");
     queued(&store, 1, &gone).await;
@@ -228,7 +228,7 @@ async fn a_full_queue_refuses_and_reads_go_on() {
         store,
         mut lock,
         first,
-        _directory,
+        directory: _directory,
     } = held(|config| config.write_queue = 1).await;
     let waits = storing(&store, "waits");
     queued(&store, 1, &waits).await;
@@ -257,7 +257,7 @@ async fn a_lock_held_too_long_is_unavailable_and_writes_resume_after_it() {
         store,
         mut lock,
         first,
-        _directory,
+        directory: _directory,
     } = held(|config| config.busy_timeout = Duration::from_millis(50)).await;
     let refused = first.await.unwrap();
     assert!(
@@ -276,7 +276,7 @@ async fn what_is_queued_at_the_close_is_written_first() {
         store,
         mut lock,
         first,
-        _directory,
+        directory,
     } = held(|_| ()).await;
     let waits = storing(&store, "waits");
     queued(&store, 1, &waits).await;
@@ -292,4 +292,8 @@ async fn what_is_queued_at_the_close_is_written_first() {
     closing.await.unwrap();
     first.await.unwrap().unwrap();
     waits.await.unwrap().unwrap();
+    drop(lock);
+    let store = SqliteStore::open(Config::new(directory.path().join("contexts.db"))).unwrap();
+    assert_eq!(texts(&store).await, ["waits", "first", "zero"]);
+    store.close().await;
 }

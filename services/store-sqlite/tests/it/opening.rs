@@ -99,13 +99,33 @@ fn a_file_that_is_no_database_is_refused_untouched() {
 }
 
 #[tokio::test]
-async fn an_empty_file_becomes_a_database_for_the_user_alone() {
+async fn a_new_database_is_for_the_user_alone() {
     use std::os::unix::fs::PermissionsExt as _;
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("contexts.db");
     let store = SqliteStore::open(Config::new(&path)).unwrap();
-    let mode = std::fs::metadata(&path).unwrap().permissions().mode();
-    assert_eq!(mode & 0o777, 0o600);
+    store_batch(&store, [entry("x")]).await;
+    let mut names = Vec::new();
+    for file in std::fs::read_dir(directory.path()).unwrap() {
+        let file = file.unwrap();
+        let mode = file.metadata().unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600, "{file:?}");
+        names.push(file.file_name().into_string().unwrap());
+    }
+    for name in ["contexts.db", "contexts.db-wal", "contexts.db.lock"] {
+        assert!(names.iter().any(|found| found == name), "{names:?}");
+    }
+    store.close().await;
+}
+
+#[tokio::test]
+async fn an_empty_file_becomes_a_database() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("contexts.db");
+    std::fs::write(&path, "").unwrap();
+    let store = SqliteStore::open(Config::new(&path)).unwrap();
+    store_batch(&store, [entry("x")]).await;
+    assert_eq!(texts(&store).await, ["x"]);
     store.close().await;
 }
 
@@ -302,17 +322,16 @@ async fn artifacts_without_documents_are_all_indexed_at_the_start() {
 async fn another_language_is_indexed_again() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("contexts.db");
-    for (language, finds) in [("english", false), ("german", true), ("klingon", false)] {
+    // Each start adds an entry. In German, an index that is not made again finds only the new one.
+    for (language, finds) in [("english", 0), ("german", 2), ("klingon", 0)] {
         let store = SqliteStore::open(Config {
             language: language.to_owned(),
             ..Config::new(&path)
         })
         .unwrap();
-        store_batch(&store, [entry("viele Häuser")]).await;
+        store_batch(&store, [entry(&format!("viele Häuser, {language}"))]).await;
         assert_eq!(
-            !crate::arrange::found(&store, language, "haus")
-                .await
-                .is_empty(),
+            crate::arrange::found(&store, language, "haus").await.len(),
             finds,
             "{language}"
         );

@@ -224,7 +224,11 @@ async fn damage_is_copied_where_a_checksum_shows_it_and_refused_elsewhere() {
     ] {
         let (_directory, _, report) =
             damaged(&format!("UPDATE entries SET {change} WHERE id = 2")).await;
-        assert!(report.is_err(), "{change}");
+        let refused = report.unwrap_err();
+        assert!(
+            refused.to_string().contains("it is damaged"),
+            "{change}: {refused}"
+        );
     }
 }
 

@@ -279,6 +279,17 @@ impl Table {
         &self.columns[..self.key]
     }
 
+    /// Whether checksums cover this text column.
+    #[must_use]
+    pub fn is_sealed(&self, column: &Column) -> bool {
+        matches!(
+            (self.name, column.name),
+            ("entries", "metadata" | "text")
+                | ("images", "mime_type" | "metadata")
+                | ("artifact_versions", "title" | "metadata" | "content")
+        )
+    }
+
     /// The columns that are stored.
     pub fn stored(&self) -> impl Iterator<Item = &'static Column> {
         self.columns

@@ -93,7 +93,14 @@ pub async fn fill(store: &dyn Store, seed: u64, entries: usize) {
         max_rows: i64::MAX,
     };
     let changes = store.changes();
-    while changes.compact(retention).await.expect("compacted") > 0 {}
+    let mut removed = 0;
+    loop {
+        match changes.compact(retention).await.expect("compacted") {
+            0 => break,
+            batch => removed += batch,
+        }
+    }
+    assert!(removed > 0, "the oldest changes are removed");
 }
 
 struct Content<'s> {
@@ -247,11 +254,12 @@ impl Content<'_> {
                 version: 1,
                 summary: format!("Summary ü of {id}"),
             };
-            self.store
+            let added = self
+                .store
                 .summaries()
                 .add_summary(&self.owner, summary)
-                .await
-                .expect("the summary is stored");
+                .await;
+            assert!(added.expect("the summary is stored"), "{id} exists");
         }
     }
 
@@ -272,19 +280,28 @@ impl Content<'_> {
             .map(|&id| update(random, id, self))
             .collect();
         let options = self.options(random);
-        self.store
+        let updated = self
+            .store
             .update_contexts(&self.owner, updates, true, options)
             .await
             .expect("the entries are changed");
+        for item in &updated.outcome.items {
+            let version = item.as_ref().expect("it is changed").version;
+            assert_eq!(version, 2);
+        }
+        let gone: Vec<i64> = ids.iter().copied().skip(3).step_by(13).collect();
+        let count = gone.len() as u64;
         let criteria = DeleteCriteria {
-            ids: Some(ids.iter().copied().skip(3).step_by(13).collect()),
+            ids: Some(gone),
             ..DeleteCriteria::default()
         };
         let options = self.options(random);
-        self.store
+        let deleted = self
+            .store
             .delete_contexts(&self.owner, criteria, options)
             .await
             .expect("the entries are deleted");
+        assert_eq!(deleted.outcome, count);
     }
 
     async fn artifacts(&mut self, random: &mut Random, count: usize) {
@@ -383,7 +400,8 @@ impl Content<'_> {
                 };
                 keys.update_key(&self.owner, &id, off, event("deactivate_api_key", 9))
                     .await
-                    .expect("the key is deactivated");
+                    .expect("the key is deactivated")
+                    .expect("it exists");
                 keys.touch_key(&self.owner, &id, Timestamp(START + 5))
                     .await
                     .expect("the use is recorded");

@@ -20,16 +20,15 @@ async fn connections_that_the_server_closed_are_replaced_without_an_error() {
     put(&store, "before", None).await.expect("stored");
     let client = database.connect().await;
     let kill = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()";
+    let kill = async || {
+        let killed = client.query(kill, &[]).await;
+        let killed = killed.expect("the connections are closed");
+        assert!(!killed.is_empty(), "the store had a connection");
+    };
     for round in 0..3 {
-        client
-            .query(kill, &[])
-            .await
-            .expect("the connections are closed");
-        assert!(all(&store).await.is_ok(), "a read finds another connection");
-        client
-            .query(kill, &[])
-            .await
-            .expect("the connections are closed");
+        kill().await;
+        all(&store).await.expect("a read finds another connection");
+        kill().await;
         put(&store, &format!("after {round}"), None)
             .await
             .expect("a write finds another connection");
@@ -44,7 +43,7 @@ async fn a_full_pool_refuses_after_a_while_and_recovers() {
     };
     let small = Config {
         pool_size: 1,
-        pool_timeout: Duration::from_millis(100),
+        pool_timeout: Duration::from_secs(1),
         ..config(database.url())
     };
     let store = PostgresStore::open(small).await.expect("it opens");
@@ -106,7 +105,7 @@ async fn while_the_server_is_away_operations_fail_fast_and_afterwards_work_again
     let back = until("it comes back", async || {
         put(&store, "after", None).await.is_ok()
     });
-    tokio::time::timeout(Duration::from_secs(2), back)
+    tokio::time::timeout(Duration::from_secs(10), back)
         .await
         .expect("it comes back soon after its pause");
     assert_eq!(all(&store).await.expect("read"), ["after", "before"]);
@@ -152,8 +151,8 @@ async fn a_server_that_stops_answering_costs_a_read_its_time_limit_and_no_more()
         return;
     };
     let (proxy, store) = through_proxy(&database, |config| {
-        config.statement_timeout = Duration::from_millis(300);
-        config.connect_timeout = Duration::from_millis(300);
+        config.statement_timeout = Duration::from_secs(1);
+        config.connect_timeout = Duration::from_secs(1);
     })
     .await;
     put(&store, "before", None).await.expect("stored");
@@ -204,7 +203,7 @@ async fn a_server_that_accepts_connections_and_does_not_respond_is_not_reported_
         return;
     };
     let (proxy, store) = through_proxy(&database, |config| {
-        config.pool_timeout = Duration::from_millis(300);
+        config.pool_timeout = Duration::from_secs(1);
         config.breaker_failures = 1000;
     })
     .await;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use context_store::{OwnerId, Store, StoreError};
-use context_store_postgres::{Config, PostgresStore};
+use context_store_postgres::{Config, PostgresSource, PostgresStore};
 use context_test_support::until;
 
 use super::{all, entry, options, put, through_proxy};
@@ -43,6 +43,7 @@ async fn an_idempotency_key_settles_a_commit_without_an_answer() {
         let written = put(&store, text, Some(text))
             .await
             .expect("the retry finds the outcome by the key");
+        assert_eq!(proxy.mode(), Mode::Honest, "the commit got no response");
         let again = put(&store, text, Some(text)).await.expect("repeated");
         assert_eq!(written, again);
     }
@@ -89,6 +90,7 @@ async fn a_conflict_is_tried_again_in_whatever_language_the_server_reports_it() 
     };
     let (written, ()) = futures::join!(writing, crossing);
     written.expect("it is tried again");
+    assert!(proxy.translated() > 0, "the store got the report in German");
     assert_eq!(all(&store).await.expect("read").len(), 4);
 }
 
@@ -98,7 +100,7 @@ async fn a_statement_that_waits_too_long_is_given_up_and_writes_nothing() {
         return;
     };
     let store = PostgresStore::open(Config {
-        statement_timeout: Duration::from_millis(200),
+        statement_timeout: Duration::from_secs(1),
         ..config(database.url())
     })
     .await;
@@ -176,4 +178,28 @@ async fn a_lost_lease_of_ids_stops_no_service() {
     let count = "SELECT count(*), count(DISTINCT id) FROM context.entries";
     let row = client.query_one(count, &[]).await.expect("a count");
     assert_eq!((row.get(0), row.get(1)), (401_i64, 401_i64));
+}
+
+/// SQLite assigns the ids from the next one on, and does not check whether an entry has one.
+#[tokio::test]
+async fn a_migration_after_a_lost_lease_begins_with_an_unused_id() {
+    let Some(database) = database().await else {
+        return;
+    };
+    let store = store(&database).await;
+    for text in ["first", "second"] {
+        put(&store, text, None).await.expect("stored");
+    }
+    store.close().await;
+    let lose = "UPDATE context.owner_ids SET next_id = 1";
+    let client = database.connect().await;
+    client.batch_execute(lose).await.expect("a lost lease");
+    let config = config(database.url());
+    let source = PostgresSource::open(&config.target, config.connect_timeout, OwnerId::default());
+    let mut source = source.await.expect("it opens");
+    let heads = source.owners(None).await.expect("the owners are read");
+    assert_eq!(
+        heads.iter().map(|head| head.next_id).collect::<Vec<_>>(),
+        [3]
+    );
 }

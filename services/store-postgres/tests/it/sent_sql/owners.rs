@@ -1,4 +1,5 @@
-//! Checks that a statement restricts every table it accesses to one owner, as sharding by owner requires.
+//! Checks that a statement restricts every table it accesses to one owner, as sharding by owner requires. A statement
+//! that reads the owners after one, in their order, passes too.
 
 use std::collections::BTreeSet;
 

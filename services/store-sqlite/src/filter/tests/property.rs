@@ -20,6 +20,12 @@ const ENTRIES: i64 = 24;
 /// second with [`Store::compiled`].
 const ROUNDS: usize = 2;
 
+/// A page that no result exceeds.
+const ALL: Page = Page {
+    limit: 100,
+    offset: 0,
+};
+
 thread_local! {
     static BROKEN: Cell<Option<Operator>> = const { Cell::new(None) };
 }
@@ -204,12 +210,8 @@ impl Store {
             .collect()
     }
 
-    /// The ids that a search by SQLite selects.
-    fn selected(&mut self, filter: &Filter) -> Vec<i64> {
-        let page = Page {
-            limit: 100,
-            offset: 0,
-        };
+    /// The ids that a search by SQLite selects for this page.
+    fn selected(&mut self, filter: &Filter, page: Page) -> Vec<i64> {
         select(&mut self.conn, filter, OWNER, page, &self.indexed, ENTRIES)
             .unwrap()
             .row_ids
@@ -234,11 +236,27 @@ impl Store {
     }
 }
 
+/// A page that begins and ends among the first results.
+fn short_page(random: &mut Random) -> Page {
+    let (limit, offset) = (1 + random.below(5), random.below(4));
+    Page {
+        limit: u32::try_from(limit).expect("small"),
+        offset: u64::try_from(offset).expect("small"),
+    }
+}
+
+/// The part of a whole result that is on this page.
+fn on_page(all: &[i64], page: Page) -> Vec<i64> {
+    let offset = usize::try_from(page.offset).expect("small");
+    let limit = usize::try_from(page.limit).expect("small");
+    all.iter().copied().skip(offset).take(limit).collect()
+}
+
 #[test]
 fn random_filters_select_what_the_oracle_selects() {
     // Number of cases that select a proper, non-empty subset.
     let mut hits: HashMap<(Operator, Kind), usize> = HashMap::new();
-    let mut cases = 0_usize;
+    let (mut cases, mut cut) = (0_usize, 0_usize);
     for seed in 0..STORES {
         let mut store = Store::new(seed);
         for operator in Operator::ALL {
@@ -251,12 +269,24 @@ fn random_filters_select_what_the_oracle_selects() {
                     .clone()
                     .filter(&mut store.random, operator, kind);
                 let expected = store.expected(&filter);
-                let found = if round == 0 {
-                    store.selected(&filter)
+                if round == 0 {
+                    let is_short = store.random.one_in(2);
+                    let page = if is_short {
+                        short_page(&mut store.random)
+                    } else {
+                        ALL
+                    };
+                    let wanted = on_page(&expected, page);
+                    assert_eq!(
+                        store.selected(&filter, page),
+                        wanted,
+                        "store {seed}, {page:?}, {filter:?}"
+                    );
+                    cut += usize::from(wanted.len() < expected.len());
                 } else {
-                    store.compiled(&filter)
-                };
-                assert_eq!(found, expected, "store {seed}, {filter:?}");
+                    let found = store.compiled(&filter);
+                    assert_eq!(found, expected, "store {seed}, {filter:?}");
+                }
                 let is_proper = !expected.is_empty() && expected.len() < store.entries.len();
                 *hits.entry((operator, kind)).or_default() += usize::from(is_proper);
                 cases += 1;
@@ -264,8 +294,9 @@ fn random_filters_select_what_the_oracle_selects() {
         }
     }
     let proper: usize = hits.values().sum();
-    eprintln!("{cases} cases, {proper} with a proper subset");
+    eprintln!("{cases} cases, {proper} with a proper subset, {cut} with a page of it");
     assert!(cases >= 20_000, "{cases} cases");
+    assert!(cut >= 1_000, "{cut} pages are shorter than the result");
     assert!(
         proper * 10 >= cases * 3,
         "{proper} of {cases} match a proper, non-empty subset"
@@ -295,7 +326,7 @@ fn breaking_any_one_operator_is_noticed() {
                         .filter(&mut store.random, operator, *kind);
                     let expected = store.expected(&filter);
                     // `selected` reads indexes first, with the operator intact. Their rows can hide the broken one.
-                    store.selected(&filter) != expected || store.compiled(&filter) != expected
+                    store.selected(&filter, ALL) != expected || store.compiled(&filter) != expected
                 })
             })
         });
