@@ -19,7 +19,7 @@ use crate::service_program::ServiceProgram;
 pub struct BackendArgs {
     /// Address of the context service: http://host:port, https://host:port or unix:/path. If empty, the local
     /// service of the database is used, and started if necessary
-    #[arg(long, env = "CONTEXT_BACKEND", default_value = "", hide_default_value = true, value_parser = expanded)]
+    #[arg(long, env = "CONTEXT_BACKEND", default_value = "", hide_default_value = true, hide_env_values = true, value_parser = expanded)]
     pub backend: String,
     /// Database file of the local service
     #[arg(long, env = "DB_PATH", default_value = "~/.mcp/context_storage.db", value_parser = expanded)]

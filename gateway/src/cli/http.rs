@@ -19,10 +19,10 @@ pub struct HttpArgs {
     pub listen: SocketAddr,
     /// Host names besides the loopback ones by which clients reach this server; comma-separated,
     /// host or host:port
-    #[arg(long, env = "GATEWAY_ALLOWED_HOSTS", value_parser = expanded)]
+    #[arg(long, env = "GATEWAY_ALLOWED_HOSTS", hide_env_values = true, value_parser = expanded)]
     pub allowed_hosts: Vec<String>,
     /// Browser origins that may call, comma-separated: https://app.example:443, or :* for any port
-    #[arg(long, env = "GATEWAY_ALLOWED_ORIGINS", value_parser = expanded)]
+    #[arg(long, env = "GATEWAY_ALLOWED_ORIGINS", hide_env_values = true, value_parser = expanded)]
     pub allowed_origins: Vec<String>,
     /// Maximum number of connections, 1 to 100000. Beyond it, the connection that has been idle
     /// longest is closed
@@ -34,14 +34,14 @@ pub struct HttpArgs {
     pub max_connections_per_address: PerAddress,
     /// URL of /mcp as clients see it, for the metadata that a 401 refers to. If empty,
     /// http://ADDRESS/mcp
-    #[arg(long, env = "GATEWAY_PUBLIC_URL", default_value = "", hide_default_value = true, value_parser = expanded)]
+    #[arg(long, env = "GATEWAY_PUBLIC_URL", default_value = "", hide_default_value = true, hide_env_values = true, value_parser = expanded)]
     pub public_url: String,
     /// How the service authenticates callers: off, keys or oidc. With off, the gateway listens only
     /// on loopback addresses, unless --insecure is given
     #[arg(long, env = "AUTH", default_value = "off", value_parser = authentication)]
     pub auth: String,
     /// Token issuer for AUTH=oidc; clients without a token are sent to it
-    #[arg(long, env = "OIDC_ISSUER", default_value = "", hide_default_value = true, value_parser = expanded)]
+    #[arg(long, env = "OIDC_ISSUER", default_value = "", hide_default_value = true, hide_env_values = true, value_parser = expanded)]
     pub oidc_issuer: String,
     /// Prefix of the issuer's scope names for the service, as configured at the issuer
     #[arg(long, env = "OIDC_SCOPE_PREFIX", default_value = "", hide_default_value = true, value_parser = expanded)]

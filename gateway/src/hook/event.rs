@@ -6,30 +6,38 @@ use serde_json::Value;
 use crate::cli::HookAgent;
 
 /// The input of a hook of Claude Code 2.1, Codex 0.169 or Gemini CLI 0.61. Fields that are not used are ignored, so
-/// that a newer version works.
+/// that a newer version works. A text that is null counts as absent.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default)]
 pub struct Input {
     /// The id of the session. It stays the same when the session is resumed.
+    #[serde(deserialize_with = "null_as_empty")]
     pub session_id: String,
     /// The file with the conversation so far. At `Stop` the last answer may be missing in it.
     pub transcript_path: Option<String>,
     /// The directory in which the agent works.
+    #[serde(deserialize_with = "null_as_empty")]
     pub cwd: String,
     /// Of Claude Code: the id of the prompt that this turn answers. Older versions may not send it.
+    #[serde(deserialize_with = "null_as_empty")]
     pub prompt_id: String,
     /// Of Codex: the id of the turn.
+    #[serde(deserialize_with = "null_as_empty")]
     pub turn_id: String,
     /// Of Gemini CLI: when the event happened, the same for all hooks of the event.
+    #[serde(deserialize_with = "null_as_empty")]
     pub timestamp: String,
     /// Set when a subagent caused the event.
+    #[serde(deserialize_with = "null_as_empty")]
     pub agent_id: String,
     /// Of `UserPromptSubmit`: the text of the prompt.
+    #[serde(deserialize_with = "null_as_empty")]
     pub prompt: String,
-    /// Of `Stop`: the text of the answer. Codex sends null when there is none.
+    /// Of `Stop`: the text of the answer.
     #[serde(deserialize_with = "null_as_empty")]
     pub last_assistant_message: String,
     /// Of `AfterAgent` of Gemini CLI: the text of the answer.
+    #[serde(deserialize_with = "null_as_empty")]
     pub prompt_response: String,
     /// The model, in the events that have it.
     pub model: Value,
@@ -37,6 +45,7 @@ pub struct Input {
     pub session_crons: Value,
 }
 
+/// Agents send null for what they do not have: Codex does so at `Stop` without an answer.
 fn null_as_empty<'de, D: Deserializer<'de>>(from: D) -> Result<String, D::Error> {
     Ok(Option::deserialize(from)?.unwrap_or_default())
 }
@@ -138,6 +147,11 @@ mod tests {
             ("s", Some("m"), "")
         );
         assert_eq!(input.scheduled_prompts(), ["check"]);
+        let input: Input = serde_json::from_str(
+            r#"{"session_id":"s","transcript_path":null,"cwd":null,"prompt_id":null,"turn_id":null,"timestamp":null,"agent_id":null,"prompt":"p","prompt_response":null,"model":null,"session_crons":null}"#,
+        )
+        .unwrap();
+        assert_eq!((input.prompt.as_str(), input.agent_id.as_str()), ("p", ""));
     }
 
     #[test]

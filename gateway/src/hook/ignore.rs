@@ -10,9 +10,9 @@ use super::project::Project;
 pub const FILE: &str = ".contextignore";
 /// Characters that a path in a text does not have: quotes, brackets and punctuation.
 const EDGES: &str = "\"'`()[]{}<>,;:=|";
-/// Characters that a path may have, or that stand beside one: the `*` around bold text, and quotes, brackets and
-/// punctuation beyond ASCII.
-const MAYBE_EDGES: &str = "*“”„‘’«»，。：；、！？（）「」『』【】";
+/// Characters that a path may have, or that stand beside one: the `*` around bold text, the beginning of a fragment or
+/// a query, and quotes, brackets, dashes and punctuation beyond ASCII.
+const MAYBE_EDGES: &str = "*#?&!“”„‘’«»…–—，。：；、！？（）「」『』【】";
 
 /// The rules for one project. A rule has the syntax of `.gitignore`, without named classes such as `[:digit:]`.
 #[derive(Debug, Clone, Default)]
@@ -29,6 +29,8 @@ struct Rule {
     segments: Vec<String>,
     is_anchored: bool,
     is_exception: bool,
+    /// The names at the beginning of the rule, if a text is cut at one of their characters: `Private Notes`.
+    cut_names: Option<String>,
 }
 
 impl Ignored {
@@ -84,12 +86,23 @@ impl Ignored {
         self.flaw.as_deref()
     }
 
-    /// The first path in the text that a rule excludes. Such a text is not captured.
+    /// The first path in the text that a rule excludes; the whole text if the text is cut at characters of that path.
+    /// Such a text is not captured.
     #[must_use]
     pub fn path_in<'t>(&self, text: &'t str, root: &Path) -> Option<&'t str> {
         if self.rules.is_empty() {
             return None;
         }
+        self.word_in(text, root).or_else(|| {
+            // A shell and a URL write a space in other ways.
+            let plain = text.replace('\\', "").replace("%20", " ");
+            let is_named = |rule: &Rule| rule.has_cut_names(text) || rule.has_cut_names(&plain);
+            self.rules.iter().any(is_named).then_some(text)
+        })
+    }
+
+    /// The first word of the text that is a path which a rule excludes.
+    fn word_in<'t>(&self, text: &'t str, root: &Path) -> Option<&'t str> {
         let root = root.to_string_lossy();
         let is_edge = |c: char| c.is_whitespace() || EDGES.contains(c);
         let parts = |word: &'t str| {
@@ -184,6 +197,7 @@ impl Rule {
                 segments: vec!["**".into()],
                 is_anchored: true,
                 is_exception,
+                cut_names: None,
             });
         }
         let body = line.trim_end_matches('/');
@@ -194,8 +208,25 @@ impl Rule {
             .collect();
         Some(Self {
             is_anchored: body.contains('/'),
+            cut_names: cut_names(&segments).filter(|_| !is_exception),
             segments,
             is_exception,
+        })
+    }
+
+    /// Whether the text has the names at whose characters it is cut, as a path. Exceptions do not count for them.
+    fn has_cut_names(&self, text: &str) -> bool {
+        let Some(names) = &self.cut_names else {
+            return false;
+        };
+        text.match_indices(names.as_str()).any(|(at, found)| {
+            let before = text[..at].chars().next_back();
+            let after = text[at + found.len()..].chars().next();
+            let is_part = [before, after]
+                .into_iter()
+                .flatten()
+                .any(char::is_alphanumeric);
+            !is_part && (found.contains(['/', '.']) || after == Some('/'))
         })
     }
 
@@ -213,6 +244,29 @@ impl Rule {
         };
         matches_segments(&self.segments, &path[start..])
     }
+}
+
+/// The names at the beginning of a rule, without its wildcards, if a text is cut at one of their characters.
+fn cut_names(segments: &[String]) -> Option<String> {
+    let named = segments.iter().skip_while(|segment| *segment == "**");
+    let names: Vec<String> = named.map_while(|segment| literal(segment)).collect();
+    let names = names.join("/");
+    let is_cut = |c: char| c.is_whitespace() || EDGES.contains(c) || MAYBE_EDGES.contains(c);
+    names.contains(is_cut).then_some(names)
+}
+
+/// The name that a segment matches. `None` if it has a wildcard or a class.
+fn literal(segment: &str) -> Option<String> {
+    let mut name = String::new();
+    let mut chars = segment.chars();
+    while let Some(c) = chars.next() {
+        match c {
+            '*' | '?' | '[' => return None,
+            '\\' => name.extend(chars.next()),
+            c => name.push(c),
+        }
+    }
+    Some(name)
 }
 
 /// The names in a path. `..` removes the one before it.
@@ -365,6 +419,43 @@ mod tests {
             "public.pem is fine",
             "src/private.rs",
             "conf/dev.toml",
+        ] {
+            assert_eq!(here.path_in(text, &project.root), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_path_is_found_although_the_text_is_cut_at_its_characters_or_at_those_beside_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let rules = "Private Notes/\n/tax/*\nreport (final).md\napp/(private)/*.tsx\n\\[slug\\]\n*.pem\n\
+            **/my docs/\n!not this/\n";
+        let project = project(dir.path(), rules);
+        let here = Ignored::of(&project, dir.path(), &[]);
+        for text in [
+            "read Private Notes/keys.md",
+            "in \"old/Private Notes/keys.md\"?",
+            "the report (final).md is wrong",
+            "look at app/(private)/page.tsx",
+            "pages/[slug]/a.md",
+            "read Private\\ Notes/keys.md",
+            "the report\\ \\(final\\).md",
+            "open file:///x/Private%20Notes/keys.md",
+            "x/my docs/a",
+            "server.pem#L3",
+            "https://host.example/keys/server.pem?raw=1",
+            "server.pem—it is wrong",
+            "server.pem…",
+        ] {
+            assert!(here.path_in(text, &project.root).is_some(), "{text}");
+        }
+        for text in [
+            "my Private Notes are long",
+            "My Private Notes. The rest",
+            "UnPrivate Notes/keys.md",
+            "a report (final)",
+            "a (private) remark in app/page.tsx",
+            "this slug/a",
+            "not this/a.md",
         ] {
             assert_eq!(here.path_in(text, &project.root), None, "{text}");
         }

@@ -323,12 +323,15 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> Lines<
             }
             let available = self.reader.fill_buf().await?;
             if available.is_empty() {
-                return Ok(false);
+                // The last line may have no line break.
+                line.complete = !line.bytes.is_empty() || line.scan.refusal().is_some();
+                return Ok(line.complete);
             }
             let end = available.iter().position(|byte| *byte == b'\n');
             let piece = &available[..end.map_or(available.len(), |end| end + 1)];
             let taken = piece.len();
-            line.scan.feed(piece);
+            // The line break is no part of the message.
+            line.scan.feed(piece.strip_suffix(b"\n").unwrap_or(piece));
             if line.scan.refusal().is_some() {
                 line.bytes = Vec::new();
             } else {

@@ -171,9 +171,10 @@ async fn an_empty_batch_and_one_of_more_than_a_hundred_messages_are_one_error() 
     let batch: Vec<Value> = (0..100).map(ping).collect();
     let batch = Value::from(batch);
     pipe.send(&batch).await;
-    assert_eq!(pipe.line().await.unwrap().as_array().unwrap().len(), 100);
+    let all: Vec<(Value, Option<i64>)> = (0..100).map(|id| (json!(id), None)).collect();
+    assert_eq!(outline(&pipe.line().await.unwrap()), all);
     let (_, responses) = exchange(&router, post_batch(REVISION, &batch)).await;
-    assert_eq!(responses.as_array().unwrap().len(), 100);
+    assert_eq!(outline(&responses), all);
 }
 
 #[tokio::test]
@@ -189,7 +190,8 @@ async fn a_batch_that_must_not_be_parsed_is_one_error() {
     pipe.send_raw(&batch).await;
     let on_stdio = pipe.line().await.unwrap();
     let request = post(REVISION, &ping(1)).map(|_| Body::from(batch));
-    let (_, over_http) = exchange(&router, request).await;
+    let (status, over_http) = exchange(&router, request).await;
+    assert_eq!(status, StatusCode::BAD_REQUEST);
     for refusal in [on_stdio, over_http] {
         assert_eq!(
             (&refusal["id"], &refusal["error"]["code"]),
@@ -267,7 +269,7 @@ async fn each_message_of_a_batch_counts_as_a_request_and_its_memory_is_held_unti
     let batch: Vec<Value> = (0..100).map(|id| call(id, "list_threads")).collect();
     let batch = Value::from(batch);
     // The limit is 512 requests. These and the HTTP request itself leave 99 for the 100 messages.
-    let others: Vec<_> = (0..412)
+    let mut others: Vec<_> = (0..412)
         .map(|_| budget.enter(Caller::Anyone).unwrap())
         .collect();
     let refused = router
@@ -283,7 +285,12 @@ async fn each_message_of_a_batch_counts_as_a_request_and_its_memory_is_held_unti
         (StatusCode::SERVICE_UNAVAILABLE, "1")
     );
     assert!(setup.fake.seen().is_empty(), "none of its calls ran");
-    drop((refused, others));
+    drop(refused);
+    others.pop();
+    let (status, responses) = exchange(&router, post_batch(REVISION, &batch)).await;
+    let all: Vec<(Value, Option<i64>)> = (0..100).map(|id| (json!(id), None)).collect();
+    assert_eq!((status, outline(&responses)), (StatusCode::OK, all));
+    drop(others);
     let response = router.oneshot(post_batch(REVISION, &batch)).await.unwrap();
     let length = response.body().size_hint().exact().unwrap();
     assert_eq!(budget.used() as u64, length);

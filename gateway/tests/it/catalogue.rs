@@ -942,24 +942,28 @@ fn nested_parameters_are_as_documented() {
         assert_eq!(filter["properties"]["case_sensitive"]["default"], false);
         assert_eq!(filter["required"], json!(["key"]));
     }
-    // A batch item has the parameters of the single call, with the same types.
+    // A batch item has the parameters of the single call, with the same schemas. To save tokens, their descriptions and
+    // the limits of their lists are left out; the service checks the limits.
     for (batch, list, single) in [
         ("store_context_batch", "entries", "store_context"),
         ("update_context_batch", "updates", "update_context"),
     ] {
         let nested = &parameter(batch, list)["items"];
         let alone = &Catalogue::get().find(single).unwrap().input_schema;
-        let kinds = |properties: &Value| -> Map<String, Value> {
-            let mut kinds: Vec<_> = properties
-                .as_object()
-                .unwrap()
-                .iter()
-                .map(|(name, schema)| (name.clone(), schema["type"].clone()))
-                .collect();
-            kinds.sort_by(|a, b| a.0.cmp(&b.0));
-            kinds.into_iter().collect()
+        let schemas = |properties: &Value| -> Value {
+            let mut properties = properties.clone();
+            for schema in properties.as_object_mut().unwrap().values_mut() {
+                let schema = schema.as_object_mut().unwrap();
+                schema.remove("description");
+                schema.remove("maxItems");
+            }
+            properties
         };
-        assert_eq!(kinds(&nested["properties"]), kinds(&alone["properties"]));
+        assert_eq!(
+            schemas(&nested["properties"]),
+            schemas(&alone["properties"])
+        );
+        assert!(nested["required"].is_array());
         assert_eq!(nested["required"], alone["required"]);
         assert_eq!(
             (
@@ -1169,9 +1173,33 @@ fn the_default_set_is_what_the_documents_name() {
             .collect::<Vec<_>>()
     };
     let (default, full) = (names(ToolSet::Default), names(ToolSet::Full));
-    assert_eq!(default.len(), 13 + 9 + 1);
-    assert_eq!(full[default.len()..], ["diff_artifact_versions"]);
+    assert_eq!(full[..default.len()], default);
     assert_eq!(full.len(), Catalogue::get().tools().len());
+    let left_out = full[default.len()..].join("`, `");
+    let setting = format!("`default` (all but `{left_out}`)");
+    assert!(
+        include_str!("../../../docs/gateway.md").contains(&setting),
+        "docs/gateway.md does not say: {setting}"
+    );
+    let reference = include_str!("../../../docs/api.md");
+    let sentence = format!("The gateway offers `{left_out}` only with `--tools full`.");
+    assert!(
+        reference.contains(&sentence),
+        "docs/api.md does not say: {sentence}"
+    );
+    // The tables of operations. Their first column names the tools, except those rows that have more words there.
+    let mut named: Vec<&str> = reference
+        .split("\n\n")
+        .filter(|block| block.starts_with("| operation (= MCP tool) |"))
+        .flat_map(|table| table.lines().skip(2))
+        .filter_map(|row| row.split('|').nth(1))
+        .map(str::trim)
+        .filter(|cell| *cell != "–" && !cell.contains(' '))
+        .collect();
+    named.sort_unstable();
+    let mut expected = full.clone();
+    expected.sort_unstable();
+    assert_eq!(named, expected);
 }
 
 #[test]

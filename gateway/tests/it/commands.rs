@@ -165,7 +165,17 @@ async fn what_was_piped_in_is_found_shown_and_listed() {
     assert_eq!(listed(&["-m", "priority=5"]), [0; 0], "text is no number");
     assert_eq!(listed(&["--tag", "decision", "--source", "user"]), [1]);
     assert_eq!(listed(&["--since", "2999-01-01"]), [0; 0]);
+    assert_eq!(listed(&["--until", "2000-01-01"]), [0; 0]);
+    let years = ["--since", "2000-01-01", "--until", "2999-01-01"];
+    assert_eq!(listed(&years), [2, 1]);
     assert!(run(&home, &["list"]).text().contains("decision"));
+    let first = run(&home, &["list", "-n", "1"]);
+    assert_eq!(first.text().lines().count(), 2, "{}", first.stdout);
+    assert!(
+        first.stderr.contains("there are more entries"),
+        "{}",
+        first.stderr
+    );
     let threads = run(&home, &["threads"]);
     assert_eq!(threads.text().lines().count(), 3, "{}", threads.stdout);
     assert!(threads.stdout.contains("notes") && threads.stdout.contains("billing"));
@@ -179,6 +189,24 @@ async fn what_was_piped_in_is_found_shown_and_listed() {
         status.stdout
     );
     assert_eq!(run(&home, &["status", "--json"]).json()["total_entries"], 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_hybrid_search_a_search_uses_full_text_unless_it_needs_the_relevance() {
+    let home = Home::new().with("ENABLE_HYBRID_SEARCH", "false");
+    let _service = home.start().await;
+    let _ = run(&home, &["add", "We chose PostgreSQL.", "-t", "t"]).text();
+    let found = run(&home, &["search", "postgresql"]);
+    assert!(
+        found.text().contains("We chose PostgreSQL."),
+        "{}",
+        found.stdout
+    );
+    let reason = "ENABLE_HYBRID_SEARCH=false";
+    assert!(found.stderr.contains(reason), "{}", found.stderr);
+    let refused = run(&home, &["search", "postgresql", "--min-relevance", "0.3"]);
+    assert_eq!(refused.code, Some(1));
+    assert!(refused.sentence().contains(reason), "{}", refused.stderr);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -223,6 +251,11 @@ async fn an_entry_is_changed_unless_it_changed_meanwhile_and_deleted_with_yes() 
     assert_eq!(
         run(&home, &["edit", "1", "--no-tags", "--json"]).json()["version"],
         3
+    );
+    let entry = run(&home, &["show", "1", "--json"]).json()["result"][0].clone();
+    assert_eq!(
+        (&entry["text_content"], &entry["metadata"], &entry["tags"]),
+        (&json!("new"), &json!({"b": "2", "c": true}), &json!([]))
     );
 
     let unasked = run(&home, &["delete", "1"]);
@@ -305,6 +338,12 @@ async fn a_stored_text_cannot_drive_the_terminal() {
             "{arguments:?}: {:?}",
             shown.stdout
         );
+        // Each of these shows a stored ESC, as `\u{1b}` or in JSON as `\u001b`.
+        assert!(
+            shown.stdout.contains("1b"),
+            "{arguments:?}: {:?}",
+            shown.stdout
+        );
         // The terminal ends lines with CR LF.
         let lines = shown.stdout.replace("\r\n", "\n");
         assert!(!lines.contains('\r'), "{arguments:?}: {lines:?}");
@@ -321,6 +360,11 @@ async fn a_stored_text_cannot_drive_the_terminal() {
     let refused = run(&home, &["add", "x", "-t", "t", "--source", "\u{1b}[2J"]);
     assert_eq!(refused.code, Some(1));
     assert!(!refused.stderr.contains('\u{1b}'), "{:?}", refused.stderr);
+    assert!(
+        refused.sentence().contains("\\u{1b}[2J"),
+        "{}",
+        refused.stderr
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -443,8 +487,17 @@ async fn changes_are_listed_and_followed_one_line_each() {
     .stdout(Stdio::piped())
     .spawn()
     .unwrap();
-    let mut lines = BufReader::new(follower.stdout.take().unwrap()).lines();
-    let mut next = || -> Value { serde_json::from_str(&lines.next().unwrap().unwrap()).unwrap() };
+    let lines = BufReader::new(follower.stdout.take().unwrap()).lines();
+    let (sender, receiver) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        lines
+            .map_while(Result::ok)
+            .try_for_each(|line| sender.send(line))
+    });
+    let next = || -> Value {
+        let line = receiver.recv_timeout(std::time::Duration::from_secs(60));
+        serde_json::from_str(&line.expect("a change within a minute")).unwrap()
+    };
     let _ = run(&home, &["add", "after", "-t", "t"]).text();
     let change = next();
     assert_eq!(
@@ -498,9 +551,16 @@ async fn following_outlasts_a_busy_service_and_uses_the_key_that_is_now_in_the_f
     fake.behave(Behaviour::Fail(busy));
     std::fs::write(&new_file, "ctx_second").unwrap();
     std::fs::rename(&new_file, &key_file).unwrap();
-    wait_for("a request with the new key", || {
-        let seen = fake.seen().pop()?;
-        (seen.metadata.get("authorization")? == "Bearer ctx_second").then_some(())
+    // The first request with the new key fails because the service is busy. The second one shows that this did not end
+    // the follower.
+    wait_for("two requests with the new key", || {
+        let seen = fake.seen();
+        let new = seen.iter().filter(|seen| {
+            seen.metadata
+                .get("authorization")
+                .is_some_and(|key| key == "Bearer ctx_second")
+        });
+        (new.count() >= 2).then_some(())
     })
     .await;
     assert!(follower.try_wait().unwrap().is_none());
@@ -516,7 +576,7 @@ async fn the_exit_code_says_who_can_help() {
         (&["show", "1"] as &[&str], 1, "not found: 1"),
         (&["add", "x", "-t", "t", "-s", "nobody"], 1, "`source`"),
         (&["add", " ", "-t", "t"], 1, "`text`"),
-        (&["edit", "1"], 1, "text"),
+        (&["edit", "1"], 1, "at least one of `text`"),
         (&["changes", "--cursor", "garbled"], 1, "cursor"),
         (&["edit", "1", "-m", "k=v", "--unset", "k"], 2, "`k`"),
         (&["list", "-m", "k=v", "-m", "k=w"], 2, "`k`"),
@@ -554,7 +614,10 @@ async fn the_exit_code_says_who_can_help() {
         .spawn()
         .unwrap();
     child.stdin.take().unwrap().write_all(b"\xff").unwrap();
-    assert_eq!(child.wait_with_output().unwrap().status.code(), Some(2));
+    let output = child.wait_with_output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.contains("UTF-8"), "{said}");
     for setting in [
         ("CONTEXT_BACKEND", "nonsense://x"),
         ("CONTEXT_API_KEY_FILE", "/no/such/file"),
@@ -563,7 +626,7 @@ async fn the_exit_code_says_who_can_help() {
         command.envs([setting]);
         let ran = run_command(command, "");
         assert_eq!(ran.code, Some(2), "{}", ran.stderr);
-        assert!(!ran.sentence().is_empty());
+        assert!(ran.sentence().contains(setting.1), "{}", ran.stderr);
     }
     let mut unreachable = gateway(&home, &["status", "--json"]);
     unreachable.env("CONTEXT_BACKEND", "unix:/no/such.sock");
@@ -629,7 +692,12 @@ async fn each_command_is_one_request_with_the_key() {
     command.env("LOG_LEVEL", "DEBUG");
     let ran = run_command(command, "");
     assert_eq!(ran.code, Some(3), "{}", ran.stderr);
-    assert!(!ran.sentence().is_empty());
+    // The status has no message, so the sentence says how the call failed.
+    assert!(
+        ran.sentence().trim_end().len() > "context-gateway: ".len(),
+        "{}",
+        ran.stderr
+    );
 }
 
 /// The certificates are described in `services/store-postgres/tests/it/tls.rs`.

@@ -243,12 +243,18 @@ async fn a_read_during_a_restart_waits_for_the_service() {
     let mut setup = setup(Credentials::Own(None));
     let mut pipe = Pipe::open(&setup, Era::Modern).await;
     setup.server.kill();
+    let socket = setup.dir.path().join("service.sock");
+    std::fs::remove_file(&socket).unwrap();
+    // The first attempt reaches a service that ends without a response.
+    let ending = tokio::net::UnixListener::bind(&socket).unwrap();
     let id = pipe
         .start(
             "tools/call",
             json!({"name": "list_threads", "arguments": {}}),
         )
         .await;
+    drop(ending.accept().await.unwrap());
+    drop(ending);
     let (_, _server) = setup.fake.serve(setup.dir.path());
     let reply = pipe.line().await.unwrap();
     assert_eq!(

@@ -25,6 +25,8 @@ use tonic::transport::server::Connected;
 use tonic::transport::{Identity, Server, ServerTlsConfig};
 use tonic::{Request, Response, Status};
 
+use crate::session::within_a_minute;
+
 /// The largest message that both sides allow in these tests.
 pub const MAX_MESSAGE_BYTES: usize = 64 * 1024 * 1024;
 
@@ -117,12 +119,12 @@ impl Fake {
 
     /// Waits until a request has arrived that gets no response ([`Behaviour::Hang`]).
     pub async fn arrived(&self) {
-        self.0.arrived.notified().await;
+        within_a_minute("a request", self.0.arrived.notified()).await;
     }
 
     /// Waits until the caller of such a request has cancelled it.
     pub async fn cancelled(&self) {
-        self.0.cancellation.notified().await;
+        within_a_minute("a cancellation", self.0.cancellation.notified()).await;
     }
 
     /// The number of such requests that were cancelled.
@@ -319,7 +321,8 @@ pub fn sample(operation: &str) -> Value {
             json!({"results": [hit(Value::Null)], "count": 1, "has_more": false, "stats": stats, "revision": 9})
         }
         "semantic_search_context" => {
-            let scores = json!({"semantic_distance": 0.5, "semantic_rank": null});
+            let scores =
+                json!({"semantic_distance": 0.5, "semantic_rank": null, "rerank_score": null});
             let mut hit = hit(scores);
             hit["relevance"] = json!(0.25);
             hit["snippet"] = json!("...x...");

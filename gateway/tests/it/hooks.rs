@@ -191,7 +191,15 @@ async fn subagents_scheduled_tasks_and_excluded_projects_are_not_captured() {
         let mut requests = fake.seen().into_iter().map(|seen| seen.request.to_string());
         requests.any(|request| request.contains(word))
     };
-    assert!(is_searched_for("Parser") && !is_searched_for("private/keys.md"));
+    assert!(is_searched_for("Parser"));
+    for words in [
+        "private/keys.md",
+        "Search the parser",
+        "task-notification",
+        "Check the deploy",
+    ] {
+        assert!(!is_searched_for(words), "{words}");
+    }
     send(
         "UserPromptSubmit",
         json!({"prompt_id": "p5", "prompt": "Parser?"}),
@@ -249,21 +257,22 @@ async fn files_of_old_sessions_are_deleted_also_without_recall() {
 fn a_service_on_another_machine_gets_no_message_without_an_explicit_setting() {
     let home = Home::new();
     let input = json!({"session_id": "s", "cwd": home.path(), "prompt_id": "p", "last_assistant_message": "The parser."}).to_string();
-    // TEST-NET-1 (RFC 5737) reaches nothing.
+    // TEST-NET-1 (RFC 5737) reaches nothing. The attempt to connect ends before the hook's time.
     let remote = ("CONTEXT_BACKEND", "http://192.0.2.1:7420");
+    let time = ("CONTEXT_HOOK_TIMEOUT_MS", "30000");
     let count_waiting = || {
         let directory = home
             .path()
             .join(".local/state/context-service/hooks/waiting");
         std::fs::read_dir(directory).map_or(0, Iterator::count)
     };
-    fire(&home, &["hook", "claude", "Stop"], &input, &[remote]);
+    fire(&home, &["hook", "claude", "Stop"], &input, &[remote, time]);
     assert_eq!(count_waiting(), 0);
     fire(
         &home,
         &["hook", "claude", "Stop"],
         &input,
-        &[remote, ("CONTEXT_HOOK_CAPTURE", "on")],
+        &[remote, time, ("CONTEXT_HOOK_CAPTURE", "on")],
     );
     assert_eq!(count_waiting(), 1);
     let output = fire(&home, &["hook", "status"], "", &[remote]);
@@ -605,7 +614,11 @@ async fn no_planted_secret_leaves_the_process_in_requests_files_or_lines_on_stde
         .collect();
     let sent = requests.join("\n");
     let files = files_below(&state);
-    assert!(sent.contains("About the parser") && files.contains("About the parser"));
+    // A prompt and an answer of each part: those of the first half were sent, and those of the second half wait.
+    let seen = fake.seen().into_iter();
+    let stored = seen.filter(|seen| seen.operation == "store_context");
+    let waiting = std::fs::read_dir(state.join("waiting")).unwrap();
+    assert_eq!((stored.count(), waiting.count()), (20, 20));
     for (line, secret) in &planted {
         assert!(!leaks(&sent, secret), "sent: {line}");
         assert!(!leaks(&files, secret), "in a file: {line}");
@@ -724,6 +737,7 @@ fn the_hooks_of_codex_and_gemini_stand_in_their_own_files() {
         );
     }
     let refused = fire(&Home::new(), &["install", "zed", "--hooks"], "", &[]);
+    assert!(!refused.status.success());
     assert!(utf8(&refused.stderr).contains("claude, codex and gemini"));
 }
 

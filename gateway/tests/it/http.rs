@@ -11,7 +11,9 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tower::ServiceExt as _;
 
 use crate::fake::{Behaviour, MAX_MESSAGE_BYTES, setup};
-use crate::session::{ERAS, Era, UNREADABLE, budget, exchange, memory_of, post, router};
+use crate::session::{
+    ERAS, Era, UNREADABLE, budget, exchange, memory_of, post, router, within_a_minute,
+};
 
 const LEGACY: Era = Era::Legacy("2025-11-25");
 
@@ -229,6 +231,30 @@ async fn a_body_over_the_limit_is_refused() {
         exchange(&router(&setup), request).await.0,
         StatusCode::PAYLOAD_TOO_LARGE
     );
+    let config = HttpConfig {
+        listen: "127.0.0.1:7421".parse().unwrap(),
+        allowed_hosts: vec![],
+        allowed_origins: vec![],
+        guarded_as: None,
+        max_message_bytes: 1024,
+    };
+    let stop = tokio_util::sync::CancellationToken::new();
+    let router = app(setup.gateway.clone(), &config, budget(), stop);
+    for (bytes, expected) in [
+        (1024, StatusCode::OK),
+        (1025, StatusCode::PAYLOAD_TOO_LARGE),
+    ] {
+        let message = list().to_string();
+        let body = format!("{message:bytes$}");
+        let whole = post(LEGACY, &list()).map(|_| Body::from(body.clone()));
+        let announced = with(whole, "content-length", &bytes.to_string());
+        let pieces: Vec<_> = body.as_bytes().chunks(100).map(<[u8]>::to_vec).collect();
+        let pieces = futures::stream::iter(pieces.into_iter().map(Ok::<_, std::io::Error>));
+        let in_pieces = post(LEGACY, &list()).map(|_| Body::from_stream(pieces));
+        for request in [announced, in_pieces] {
+            assert_eq!(exchange(&router, request).await.0, expected, "{bytes}");
+        }
+    }
 }
 
 #[tokio::test]
@@ -721,7 +747,9 @@ async fn silent_connections_make_way_for_those_that_ask() {
     let mut active = tokio::net::TcpStream::connect(address).await.unwrap();
     assert!(get_hello(&mut active).await.unwrap().ends_with("hello"));
     // The connection that had been silent longest was closed to make room.
-    assert_eq!(silent[0].read(&mut [0]).await.unwrap_or(0), 0);
+    let mut byte = [0];
+    let read = within_a_minute("the first one is closed", silent[0].read(&mut byte));
+    assert_eq!(read.await.unwrap_or(0), 0);
 }
 
 #[tokio::test]
@@ -781,7 +809,7 @@ async fn a_connection_without_a_request_is_closed_whatever_it_began() {
         stream.write_all(begun.as_bytes()).await.unwrap();
         let mut rest = Vec::new();
         // The gateway closes the connection. It may also reset it.
-        let _ = stream.read_to_end(&mut rest).await;
+        let _ = within_a_minute(begun, stream.read_to_end(&mut rest)).await;
     }
 }
 
@@ -840,6 +868,8 @@ async fn a_peer_on_http_2_that_gives_a_reply_no_room_is_cut() {
     let response = response.await.unwrap();
     assert_eq!(response.status(), StatusCode::OK);
     // The connection ends although its client still responds to pings.
-    let _ = connection.await.unwrap();
+    let _ = within_a_minute("the end of the connection", connection)
+        .await
+        .unwrap();
     drop(response);
 }

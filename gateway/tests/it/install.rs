@@ -172,7 +172,14 @@ fn install_and_uninstall(home: &Home, client: &str, has_hooks: bool) {
         "{client}: installing twice changes nothing"
     );
     run(&["--db-path", "/b.db"]);
+    let changed = tree(home.path());
+    assert_ne!(changed, installed, "{client}");
     install(home, &[client, "--uninstall", "--dry-run"]);
+    assert_eq!(
+        tree(home.path()),
+        changed,
+        "{client}: --dry-run changes nothing"
+    );
     install(home, &[client, "--uninstall"]);
     let after = tree(home.path());
     for (name, (_, content)) in &before {

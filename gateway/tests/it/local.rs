@@ -31,9 +31,10 @@ import os, socket, sys, time
 assert sys.argv[1:] == ["--auto-started"], sys.argv
 s = socket.socket(socket.AF_UNIX)
 s.bind(os.environ["CONTEXT_SOCKET"])
+# Before it listens, because the test reads the file as soon as it is connected.
+open(os.environ["CONTEXT_SOCKET"] + ".session", "w").write(str(os.getsid(0) == os.getpid()))
 s.listen(64)
 s.settimeout(5)
-open(os.environ["CONTEXT_SOCKET"] + ".session", "w").write(str(os.getsid(0) == os.getpid()))
 held = []
 try:
     while True: held.append(s.accept())

@@ -1,6 +1,7 @@
 //! The plugins in `plugins/`: the commands that they call exist, and a plugin's hook does nothing if the user's
 //! settings have the same hook.
 
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
@@ -105,7 +106,10 @@ fn the_bundle_keeps_the_rules_of_agent_plugins_1_0() {
     );
     // The name in the front matter of a skill is its directory's.
     for plugin in ["claude-code", "agent-plugin"] {
-        for skill in std::fs::read_dir(path(&format!("plugins/{plugin}/skills"))).unwrap() {
+        let skills = std::fs::read_dir(path(&format!("plugins/{plugin}/skills"))).unwrap();
+        let skills: Vec<_> = skills.collect();
+        assert!(!skills.is_empty(), "{plugin}");
+        for skill in skills {
             let skill = skill.unwrap();
             let text = std::fs::read_to_string(skill.path().join("SKILL.md")).unwrap();
             let name = format!("---\nname: {}\n", skill.file_name().to_string_lossy());
@@ -129,7 +133,12 @@ fn fire(home: &Home, plugin: bool, backend: &str) -> String {
         .unwrap();
     let prompt = "Where does the deploy key live?";
     let input = json!({"session_id": "s", "cwd": home.path(), "prompt_id": "p", "prompt": prompt});
-    serde_json::to_writer(child.stdin.take().unwrap(), &input).unwrap();
+    // A hook that does nothing ends without reading, and closes the pipe.
+    let _ = child
+        .stdin
+        .take()
+        .unwrap()
+        .write_all(input.to_string().as_bytes());
     let output = child.wait_with_output().unwrap();
     assert_eq!(String::from_utf8(output.stderr).unwrap(), "");
     String::from_utf8(output.stdout).unwrap()

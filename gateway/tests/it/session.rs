@@ -1,5 +1,7 @@
 //! Clients of the gateway: over HTTP without a network, and over a pair of streams as on stdio.
 
+use std::time::Duration;
+
 use axum::Router;
 use axum::body::Body;
 use axum::http::{Request, StatusCode};
@@ -160,6 +162,13 @@ pub async fn exchange(router: &Router, request: Request<Body>) -> (StatusCode, V
     )
 }
 
+/// Waits for an outcome that should be immediate. A test that would wait forever fails instead.
+pub async fn within_a_minute<T>(what: &str, outcome: impl Future<Output = T>) -> T {
+    tokio::time::timeout(Duration::from_secs(60), outcome)
+        .await
+        .unwrap_or_else(|_| panic!("{what}: not within a minute"))
+}
+
 /// A client of a gateway on stdio.
 pub struct Pipe {
     lines: Lines<BufReader<ReadHalf<DuplexStream>>>,
@@ -225,8 +234,7 @@ impl Pipe {
 
     /// The next line, or `None` at the end.
     pub async fn line(&mut self) -> Option<Value> {
-        self.lines
-            .next_line()
+        within_a_minute("the next line", self.lines.next_line())
             .await
             .unwrap()
             .map(|line| serde_json::from_str(&line).unwrap())
@@ -257,7 +265,9 @@ impl Pipe {
         self.writer.shutdown().await.unwrap();
         drop(self.writer);
         drop(self.lines);
-        self.serving.await.unwrap()
+        within_a_minute("the gateway's end", self.serving)
+            .await
+            .unwrap()
     }
 }
 

@@ -310,13 +310,10 @@ async fn a_gateway_over_http_prints_differences_and_replies_without_them() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn settings_given_to_the_gateway_as_flags_reach_the_service_that_it_starts() {
     let machine = Machine::new();
-    let mut command = Command::new("/bin/sh");
+    let mut command = machine.home.command_at(Path::new("/bin/sh"));
     command
         .args(["-c", r#"exec "$GATEWAY" "$1" --storage-backend=postgresql --postgresql-connection-string=nonsense"#, "sh"])
-        .env("GATEWAY", context_test_support::binary("context-gateway"))
-        .env("HOME", machine.home.path())
-        .env("DB_PATH", machine.home.database())
-        .env("CONTEXT_SOCKET", machine.home.socket());
+        .env("GATEWAY", context_test_support::binary("context-gateway"));
     let gateway = Mcp::start(command).await;
     let reply = gateway.tool("get_statistics", &json!({})).await.to_string();
     assert!(
@@ -356,7 +353,12 @@ async fn keys_and_passwords_appear_in_no_output_log_or_reply() {
             .output()
             .expect("the service's program runs");
         assert!(output.status.success());
-        seen.push(String::from_utf8_lossy(&output.stdout).into_owned());
+        let shown = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(
+            shown.contains("EMBEDDING_API_KEY"),
+            "{arguments:?}: {shown}"
+        );
+        seen.push(shown);
         seen.push(String::from_utf8_lossy(&output.stderr).into_owned());
     }
     let service_log = read(&machine.home.socket().with_extension("log"));

@@ -266,6 +266,7 @@ async fn two_calls_with_one_id_make_no_internal_error() {
     let bad = json!({"jsonrpc": "2.0", "id": "a", "method": "tools/call", "params": {"name": "search_context", "arguments": {"x": 1}}});
     pipe.send(&bad).await;
     let reply = pipe.line().await.unwrap();
+    assert_eq!(reply["id"], "a", "{reply}");
     assert!(reply["error"]["code"] != -32603, "{reply}");
     setup.fake.behave(Behaviour::Respond);
     assert_eq!(pipe.call("list_threads", json!({})).await["isError"], false);
@@ -327,21 +328,20 @@ async fn nothing_more_is_read_from_a_client_that_leaves_its_replies_unread_and_n
     }
 }
 
-#[tokio::test]
-async fn the_answer_to_a_last_bad_line_is_written_before_the_end() {
+/// The lines that the gateway writes for this input after `initialize`, when the client then closes stdin. A message
+/// may have at most 1024 bytes.
+async fn written_for(input: &str) -> Vec<Value> {
     let setup = setup(Credentials::Own(None));
     let (client, server) = tokio::io::duplex(1024 * 1024);
     let (reader, writer) = tokio::io::split(server);
-    let input = concat!(
+    let start = concat!(
         r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}"#,
         "\n",
         r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#,
         "\n",
-        r#"{"jsonrpc":"2.0","id":"last","method":"tools/call","params":5}"#,
-        "\n"
     );
     let (mut output, mut client) = tokio::io::split(client);
-    tokio::io::AsyncWriteExt::write_all(&mut client, input.as_bytes())
+    tokio::io::AsyncWriteExt::write_all(&mut client, format!("{start}{input}").as_bytes())
         .await
         .unwrap();
     tokio::io::AsyncWriteExt::shutdown(&mut client)
@@ -355,5 +355,66 @@ async fn the_answer_to_a_last_bad_line_is_written_before_the_end() {
     tokio::io::AsyncReadExt::read_to_string(&mut output, &mut text)
         .await
         .unwrap();
-    assert!(text.lines().any(|line| line.contains("\"last\"")), "{text}");
+    let mut lines = text
+        .lines()
+        .map(|line| serde_json::from_str::<Value>(line).unwrap());
+    assert_eq!(lines.next().unwrap()["id"], 1);
+    lines.collect()
+}
+
+#[tokio::test]
+async fn the_answer_to_a_last_bad_line_is_written_before_the_end() {
+    let bad = r#"{"jsonrpc":"2.0","id":"last","method":"tools/call","params":5}"#;
+    for end in ["\n", ""] {
+        let written = written_for(&format!("{bad}{end}")).await;
+        assert_eq!(written.len(), 1, "{written:?}");
+        assert_eq!(
+            (&written[0]["id"], &written[0]["error"]["code"]),
+            (&json!("last"), &json!(-32602))
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_last_line_without_a_line_break_is_a_message_and_half_a_message_is_none() {
+    let call =
+        r#"{"jsonrpc":"2.0","id":"last","method":"tools/call","params":{"name":"list_threads"}}"#;
+    let written = written_for(call).await;
+    let replies: Vec<&Value> = written
+        .iter()
+        .filter(|line| !line["id"].is_null())
+        .collect();
+    assert_eq!(replies.len(), 1, "{written:?}");
+    assert_eq!(
+        (&replies[0]["id"], &replies[0]["result"]["isError"]),
+        (&json!("last"), &json!(false))
+    );
+    let written = written_for(&call[..call.len() - 1]).await;
+    assert!(written.is_empty(), "{written:?}");
+}
+
+#[tokio::test]
+async fn a_message_of_the_largest_size_is_read_and_a_larger_one_is_refused() {
+    let ping = r#"{"jsonrpc":"2.0","id":"ping","method":"ping"}"#;
+    for (bytes, code) in [(1024, None), (1025, Some(-32600))] {
+        for end in ["\n", ""] {
+            let written = written_for(&format!("{ping:bytes$}{end}")).await;
+            assert_eq!(written.len(), 1, "{written:?}");
+            let seen = (
+                written[0]["id"].as_str(),
+                written[0]["error"]["code"].as_i64(),
+            );
+            assert_eq!(seen, (Some("ping"), code), "{bytes} {end:?}");
+        }
+    }
+    let long = format!(
+        r#"{{"jsonrpc":"2.0","id":"long","method":"{}"#,
+        "x".repeat(2000)
+    );
+    let written = written_for(&long).await;
+    assert_eq!(written.len(), 1, "{written:?}");
+    assert_eq!(
+        (&written[0]["id"], &written[0]["error"]["code"]),
+        (&json!("long"), &json!(-32600))
+    );
 }

@@ -49,7 +49,9 @@ fn every_key_is_a_call_that_the_current_schemas_accept() {
             ids.insert(task["id"].to_string()),
             "{task} has an id of its own"
         );
-        for key in task["accept"].as_array().unwrap() {
+        let keys = task["accept"].as_array().unwrap();
+        assert!(!keys.is_empty(), "{}", task["id"]);
+        for key in keys {
             let name = key["tool"].as_str().unwrap();
             let tool = Catalogue::get()
                 .find(name)
