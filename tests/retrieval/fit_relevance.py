@@ -130,8 +130,10 @@ def withheld(best, of_set, store, kind, floor):
 
 
 def mean_withheld(best, sets, store, kind, floor):
-    """Returns the mean share of withheld questions over the sets."""
-    return sum(withheld(best, of_set, store, kind, floor) for of_set in sets) / len(sets)
+    """Returns the mean share of withheld questions over the sets that have such questions."""
+    shares = [withheld(best, of_set, store, kind, floor) for of_set in sets]
+    known = [share for share in shares if share is not None]
+    return sum(known) / len(known)
 
 
 def highest_floor(best, sets, store):

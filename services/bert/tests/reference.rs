@@ -56,23 +56,20 @@ fn sentence_vectors_equal_those_of_sentence_transformers() {
         .iter()
         .map(|text| tokens.encode(text).unwrap())
         .collect();
-    let mut worst = 1.0f32;
-    for (batch, expected) in encoded
+    let vectors: Vec<Vec<f32>> = encoded
         .chunks(16)
-        .zip(expected.chunks(16 * model.dimensions()))
-    {
-        for (vector, expected) in model
-            .embed(batch)
-            .unwrap()
-            .iter()
-            .zip(expected.chunks(model.dimensions()))
-        {
-            let dot: f32 = vector.iter().zip(expected).map(|(a, b)| a * b).sum();
-            let length: f32 = expected.iter().map(|b| b * b).sum::<f32>().sqrt();
-            worst = worst.min(dot / length);
-        }
+        .flat_map(|batch| model.embed(batch).unwrap())
+        .collect();
+    assert_eq!(vectors.len(), texts.len());
+    let expected = expected.chunks(model.dimensions());
+    for ((vector, expected), text) in vectors.iter().zip(expected).zip(&texts) {
+        assert_eq!(vector.len(), expected.len());
+        let length = |vector: &[f32]| vector.iter().map(|v| v * v).sum::<f32>().sqrt();
+        assert!((length(vector) - 1.0).abs() < 1e-4, "{text:?}");
+        let dot: f32 = vector.iter().zip(expected).map(|(a, b)| a * b).sum();
+        let cosine = dot / length(expected);
+        assert!(cosine >= 0.9999, "{text:?}: the cosine is {cosine}");
     }
-    assert!(worst >= 0.9999, "the least cosine is {worst}");
 }
 
 #[test]
@@ -93,8 +90,10 @@ fn a_text_has_the_same_vector_alone_and_in_a_batch() {
         .map(|text| tokens.encode(text).unwrap())
         .collect();
     let together = model.embed(&encoded).unwrap();
+    assert_eq!(together.len(), texts.len());
     for (encoded, together) in encoded.iter().zip(&together) {
         let alone = model.embed(std::slice::from_ref(encoded)).unwrap();
+        assert_eq!(alone[0].len(), together.len());
         assert!(
             alone[0]
                 .iter()
@@ -128,6 +127,7 @@ fn cross_encoder_scores_equal_those_of_transformers() {
             .chunks(batch)
             .flat_map(|batch| model.score(batch).unwrap())
             .collect();
+        assert_eq!(scores.len(), pairs.len());
         for (score, pair) in scores.iter().zip(&pairs) {
             assert!((score - pair.logit).abs() <= 1e-3, "{score} {}", pair.logit);
         }
@@ -145,9 +145,25 @@ fn tokens_of_another_model_and_texts_too_long_are_errors() {
         encoded(vec![2, 40_000, 3]),
         encoded(vec![]),
         encoded(vec![2; 97]),
+        Encoded {
+            ids: vec![2, 3],
+            types: vec![0],
+        },
+        Encoded {
+            ids: vec![2, 3],
+            types: vec![0, 2],
+        },
     ] {
-        assert!(matches!(model.embed(&[bad]), Err(ModelError::Tokens)));
+        let outcomes = (
+            model.embed(std::slice::from_ref(&bad)),
+            model.score(std::slice::from_ref(&bad)),
+        );
+        assert!(
+            matches!(outcomes, (Err(ModelError::Tokens), Err(ModelError::Tokens))),
+            "{bad:?}"
+        );
     }
+    assert_eq!(model.embed(&[encoded(vec![2; 96])]).unwrap().len(), 1);
     assert_eq!(model.embed(&[]).unwrap().len(), 0);
 }
 
@@ -180,14 +196,33 @@ fn a_damaged_directory_is_refused_with_the_file_named() {
     }
     restore("model.safetensors");
     let config = std::fs::read_to_string(copy.path().join("config.json")).unwrap();
-    for (from, to) in [
-        ("\"gelu\"", "\"relu\""),
-        ("\"bert\"", "\"roberta\""),
-        ("\"hidden_size\": 48", "\"hidden_size\": 50"),
+    for (from, to, named) in [
+        ("\"gelu\"", "\"relu\"", "its activation is `relu`"),
+        ("\"bert\"", "\"roberta\"", "it is a `roberta` network"),
+        (
+            "\"hidden_size\": 48",
+            "\"hidden_size\": 50",
+            "the sizes in its config.json",
+        ),
+        ("{", "[", "config.json is not usable"),
     ] {
         assert!(config.contains(from));
         std::fs::write(copy.path().join("config.json"), config.replace(from, to)).unwrap();
-        assert!(Model::load(copy.path()).is_err(), "{to}");
+        let error = Model::load(copy.path()).unwrap_err().to_string();
+        assert!(error.contains(named), "{to}: {error}");
+    }
+    restore("config.json");
+    std::fs::write(copy.path().join("tokenizer.json"), "nonsense").unwrap();
+    let error = Tokens::load(copy.path()).unwrap_err().to_string();
+    assert!(error.contains("tokenizer.json"), "{error}");
+    for file in ["tokenizer.json", "model.safetensors", "config.json"] {
+        std::fs::remove_file(copy.path().join(file)).unwrap();
+        let outcomes = (Model::load(copy.path()), Tokens::load(copy.path()));
+        let error = match outcomes {
+            (Err(error), _) | (Ok(_), Err(error)) => error.to_string(),
+            (Ok(_), Ok(_)) => panic!("{file} is not needed"),
+        };
+        assert!(error.contains(file), "{error}");
     }
 }
 
@@ -207,9 +242,10 @@ struct Expected {
     first: Vec<f32>,
 }
 
-/// The largest difference between two vectors.
+/// The largest difference between two vectors. `f32::max` ignores NaN, so all values must be finite.
 fn difference(a: &[f32], b: &[f32]) -> f32 {
     assert_eq!(a.len(), b.len());
+    assert!(a.iter().all(|value| value.is_finite()), "{a:?}");
     let pairs = a.iter().zip(b);
     pairs.map(|(a, b)| (a - b).abs()).fold(0.0, f32::max)
 }
@@ -242,6 +278,7 @@ fn a_multilingual_model_has_the_tokens_of_sentencepiece_and_the_vectors_of_the_p
     ] {
         std::fs::write(copy.path().join("1_Pooling/config.json"), pooling).unwrap();
         let vectors = Model::load(copy.path()).unwrap().embed(&encoded).unwrap();
+        assert_eq!(vectors.len(), expected.len());
         for (vector, expected) in vectors.iter().zip(&expected) {
             let worst = difference(vector, of(expected));
             assert!(worst < 2e-5, "{worst} {pooling} {:?}", expected.text);
@@ -326,6 +363,13 @@ fn the_window_is_that_of_the_sentence_configuration_or_else_that_of_the_tokenize
     let sentence = copy.path().join("sentence_bert_config.json");
     std::fs::write(&sentence, "{\"max_seq_length\": 32}").unwrap();
     assert_eq!(max(), 32);
+    let tokenizer = copy.path().join("tokenizer_config.json");
+    std::fs::write(tokenizer, "{\"model_max_length\": 64}").unwrap();
+    assert_eq!(max(), 32, "the sentence configuration decides");
+    std::fs::write(&sentence, "{\"max_seq_length\": 512}").unwrap();
+    assert_eq!(max(), 96, "the network has 96 positions");
+    std::fs::write(&sentence, "{\"max_seq_length\": null}").unwrap();
+    assert_eq!(max(), 64);
 }
 
 #[test]

@@ -54,6 +54,8 @@ impl fmt::Display for ArtifactId {
 
 /// Longest content of an artifact, in characters.
 pub const MAX_ARTIFACT_CHARS: usize = 100_000;
+/// Longest content between the edits of an update, in characters.
+const MAX_CHARS_BETWEEN_EDITS: usize = 2 * MAX_ARTIFACT_CHARS;
 /// Longest title of an artifact, in characters.
 pub const MAX_TITLE_CHARS: usize = 200;
 /// Longest path of an artifact, in characters.
@@ -366,14 +368,21 @@ impl ArtifactState {
     fn edited(&self, edits: &[Edit]) -> Result<String> {
         let mut content = self.content.clone();
         for (i, edit) in edits.iter().enumerate() {
-            content = edit.apply(&content, &format!("edits[{i}]"))?;
-            // Checked after each edit, so that edits cannot grow the text without limit before they
+            let field = format!("edits[{i}]");
+            content = edit.apply(&content, &field)?;
+            // Only the result has to be a valid content. But edits must not grow the text without limit before they
             // shrink it again.
-            let mut violations = Violations::default();
-            check_content(&content, &mut violations);
-            violations.finish(()).map_err(invalid_input)?;
+            let is_last = i + 1 == edits.len();
+            if !is_last && content.chars().nth(MAX_CHARS_BETWEEN_EDITS).is_some() {
+                let rule = format!(
+                    "After `{field}` the content exceeds {MAX_CHARS_BETWEEN_EDITS} characters, the maximum between edits"
+                );
+                return Err(invalid_input(Error::invalid(field, rule)));
+            }
         }
-        Ok(content)
+        let mut violations = Violations::default();
+        check_content(&content, &mut violations);
+        violations.finish(content).map_err(invalid_input)
     }
 
     /// Which of `title`, `content` and `metadata` differ from an earlier state.
@@ -600,6 +609,31 @@ mod tests {
         assert_eq!(
             refused("x", grow),
             "Invalid input: Content exceeds maximum length of 100000 characters"
+        );
+    }
+
+    #[test]
+    fn only_the_result_of_all_edits_must_be_a_valid_content() {
+        assert_eq!(
+            edit("abc", vec![replace("abc", ""), insert(0, "n")]).unwrap(),
+            "n"
+        );
+        let longest = format!("a{}", "x".repeat(MAX_ARTIFACT_CHARS - 1));
+        assert_eq!(
+            edit(&longest, vec![replace("a", "bc"), replace("b", "")]).unwrap(),
+            longest.replace('a', "c")
+        );
+        let shrink = || replace("a", "");
+        let grow = |chars: usize| replace("a", &format!("a{}", "x".repeat(chars)));
+        assert_eq!(
+            edit(&longest, vec![grow(1), shrink()]).unwrap(),
+            "x".repeat(MAX_ARTIFACT_CHARS)
+        );
+        assert_eq!(
+            edit(&longest, vec![grow(MAX_ARTIFACT_CHARS + 1), shrink()])
+                .unwrap_err()
+                .message,
+            "Invalid input: After `edits[0]` the content exceeds 200000 characters, the maximum between edits"
         );
     }
 

@@ -146,6 +146,9 @@ pub struct BatchResult {
     /// The fields that an update gave; absent in the result of a store or of a failed update.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub updated_fields: Option<Vec<String>>,
+    /// True if the item repeated its thread's newest entry, so that no second entry was stored.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub duplicate: bool,
 }
 
 /// Changes to one entry. At least one of text, metadata, metadata_patch, tags and images is required.

@@ -317,9 +317,15 @@ pub struct FtsScores {
     /// Always null. Only a hybrid search has ranks.
     #[schema(required)]
     pub fts_rank: Option<i64>,
-    /// Score of reranking, 0 to 1; higher is better. Present in results that were reranked. They come first.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub rerank_score: Option<f64>,
+    /// Score of reranking, 0 to 1; higher is better. Null in results that were not reranked. They come last. Absent
+    /// when reranking is off.
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "given"
+    )]
+    #[schema(value_type = Option<f64>)]
+    pub rerank_score: Option<Option<f64>>,
 }
 
 /// Scores of a semantic search.
@@ -331,9 +337,20 @@ pub struct SemanticScores {
     /// Always null. Only a hybrid search has ranks.
     #[schema(required)]
     pub semantic_rank: Option<i64>,
-    /// Score of reranking, 0 to 1; higher is better. Present in results that were reranked. They come first.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub rerank_score: Option<f64>,
+    /// Score of reranking, 0 to 1; higher is better. Null in results that were not reranked. They come last. Absent
+    /// when reranking is off.
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "given"
+    )]
+    #[schema(value_type = Option<f64>)]
+    pub rerank_score: Option<Option<f64>>,
+}
+
+/// Reads a member that may be null. `None` stands for an absent one.
+fn given<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Option<f64>>, D::Error> {
+    Option::deserialize(deserializer).map(Some)
 }
 
 /// Scores of a hybrid search. All six keys are always present.
@@ -404,7 +421,7 @@ pub struct FtsSearchContextReply {
     /// The mode used.
     #[schema(value_type = FtsModeOrLater)]
     pub mode: String,
-    /// The language of stemming.
+    /// FTS_LANGUAGE; on SQLite `unstemmed` if words of that language are not stemmed.
     pub language: String,
     /// Whether full-text search works.
     pub fts_available: bool,
@@ -508,6 +525,21 @@ mod tests {
             decode::<SearchContextRequest>(json!({"limit": null, "tags": null})).unwrap(),
             SearchContextRequest::default()
         );
+    }
+
+    #[test]
+    fn a_null_rerank_score_is_not_an_absent_one() {
+        for text in [
+            r#"{"fts_score":1.5,"fts_rank":null}"#,
+            r#"{"fts_score":1.5,"fts_rank":null,"rerank_score":null}"#,
+            r#"{"fts_score":1.5,"fts_rank":null,"rerank_score":0.5}"#,
+            r#"{"semantic_distance":0.5,"semantic_rank":null}"#,
+            r#"{"semantic_distance":0.5,"semantic_rank":null,"rerank_score":null}"#,
+            r#"{"semantic_distance":0.5,"semantic_rank":null,"rerank_score":0.5}"#,
+        ] {
+            let scores: Scores = serde_json::from_str(text).unwrap();
+            assert_eq!(serde_json::to_string(&scores).unwrap(), text);
+        }
     }
 
     #[test]

@@ -104,7 +104,7 @@ pub struct FtsStatus {
     /// Why it does not work; absent if it does.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// The language of the stemmer; `unstemmed` if the configured language has none.
+    /// FTS_LANGUAGE; on SQLite `unstemmed` if words of that language are not stemmed.
     pub language: String,
     /// The database: `sqlite` or `postgresql`.
     pub backend: String,

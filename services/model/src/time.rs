@@ -59,6 +59,10 @@ impl Timestamp {
                 )
             })
             .map_err(|_| FORMS)?;
+        // The parser accepts 24 and 25 hours, because its type holds them.
+        if moment.offset().whole_hours().unsigned_abs() > 23 {
+            return Err(FORMS);
+        }
         Self::from_moment(moment).ok_or(FORMS)
     }
 
@@ -184,6 +188,15 @@ mod tests {
                 false,
                 "2025-11-29T10:00:00.123456Z",
             ),
+            (
+                "2025-11-29T10:00:00-23:59",
+                false,
+                "2025-11-30T09:59:00.000000Z",
+            ),
+            ("2025-11-29T10:00:00+25:59", false, "must be "),
+            ("2025-11-29T10:00:00-25:00", false, "must be "),
+            ("2025-11-29T10:00:00+24:00", false, "must be "),
+            ("2025-11-29T10:00+2400", false, "must be "),
             ("2025-11-29 10:00:00", false, "2025-11-29T10:00:00.000000Z"),
             ("2025-02-30", false, "must be "),
             ("2025-1-1", false, "must be "),

@@ -175,10 +175,16 @@ async fn a_code_needs_its_verifier_and_the_secret_and_expires() {
     assert!(refused.contains("status 400"), "{refused}");
 
     let code = scene.code().await;
-    let long = "x".repeat(5000);
-    for (code, verifier) in [(&*long, VERIFIER), (&code, &long), (&code, "short")] {
+    // One character beyond each limit.
+    let (long, short) = ("x".repeat(4097), &VERIFIER[..42]);
+    for (code, verifier) in [(&*long, VERIFIER), (&code, &long[..129]), (&code, short)] {
         let refused = why(scene.exchange(code, verifier).await);
         assert!(refused.contains("wrong length"), "{refused}");
+    }
+    // At each limit the issuer decides.
+    for verifier in [&long[..128], &VERIFIER[..43]] {
+        let refused = why(scene.exchange(&long[..4096], verifier).await);
+        assert!(refused.contains("status 400"), "{refused}");
     }
     assert!(scene.exchange(&code, VERIFIER).await.is_ok());
 }
@@ -261,6 +267,8 @@ async fn without_a_client_or_an_issuer_nobody_signs_in() {
     let off = Settings::new(url, vec![AUDIENCE.to_owned()]);
     let off = Arc::new(Issuer::new(off).expect("good settings"));
     let outcome = off.authorization_url(moment().instant).await;
+    assert_eq!(outcome, Err(SignInError::Off));
+    let outcome = off.exchange("code", VERIFIER, moment()).await;
     assert_eq!(outcome, Err(SignInError::Off));
     for discovery in [
         json!({"issuer": "http://other.example", "jwks_uri": format!("{url}/keys"),

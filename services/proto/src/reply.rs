@@ -44,8 +44,6 @@ same_fields! {
     DeleteContextBatchReply = DeleteContextBatchResponse { success, deleted_count, criteria_used, message, revision }
     SourceCounts = SourceCounts { user, agent }
     ContentTypeCounts = ContentTypeCounts { text, multimodal }
-    FtsScores = FtsScores { fts_score, fts_rank, rerank_score }
-    SemanticScores = SemanticScores { semantic_distance, semantic_rank, rerank_score }
     HybridScores = HybridScores { rrf, fts_rank, semantic_rank, fts_score, semantic_distance, rerank_score }
     QueryStats = QueryStats { execution_time_ms, filters_applied, rows_returned, backend, query_plan, ranking_cap }
     ConnectionMetrics = ConnectionMetrics {
@@ -61,6 +59,32 @@ same_fields! {
     SummaryStatus = SummaryStatus {
         enabled, available, reason, provider, model, summary_count, coverage_percentage, min_content_length,
     }
+}
+
+/// Converts the scores of a search that has `rerank_score` only while reranking is on, in both directions.
+macro_rules! scores_with_reranking {
+    ($($name:ident { $($field:ident),* })*) => {$(
+        impl From<$name> for pb::$name {
+            fn from(scores: $name) -> Self {
+                let $name { $($field,)* rerank_score } = scores;
+                Self { $($field,)* reranking: rerank_score.is_some(), rerank_score: rerank_score.flatten() }
+            }
+        }
+
+        impl From<pb::$name> for $name {
+            fn from(scores: pb::$name) -> Self {
+                let pb::$name { $($field,)* rerank_score, reranking } = scores;
+                // Earlier versions of the service do not send `reranking`.
+                let is_present = reranking || rerank_score.is_some();
+                Self { $($field,)* rerank_score: is_present.then_some(rerank_score) }
+            }
+        }
+    )*};
+}
+
+scores_with_reranking! {
+    FtsScores { fts_score, fts_rank }
+    SemanticScores { semantic_distance, semantic_rank }
 }
 
 /// The error for a reply in which a part is missing or malformed.
@@ -361,6 +385,7 @@ impl From<BatchResult> for pb::BatchResult {
             context_id,
             error,
             updated_fields,
+            duplicate,
         } = result;
         Self {
             index,
@@ -368,6 +393,7 @@ impl From<BatchResult> for pb::BatchResult {
             context_id,
             error,
             updated_fields: updated_fields.map(|values| pb::StringList { values }),
+            duplicate,
         }
     }
 }
@@ -380,6 +406,7 @@ impl From<pb::BatchResult> for BatchResult {
             context_id,
             error,
             updated_fields,
+            duplicate,
         } = result;
         Self {
             index,
@@ -387,6 +414,7 @@ impl From<pb::BatchResult> for BatchResult {
             context_id,
             error,
             updated_fields: updated_fields.map(|list| list.values),
+            duplicate,
         }
     }
 }
@@ -707,6 +735,30 @@ impl TryFrom<pb::GetStatisticsResponse> for Statistics {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn scores_keep_whether_reranking_is_on() {
+        for rerank_score in [None, Some(None), Some(Some(0.5))] {
+            let fts = FtsScores {
+                fts_score: 1.5,
+                fts_rank: None,
+                rerank_score,
+            };
+            assert_eq!(FtsScores::from(pb::FtsScores::from(fts)), fts);
+            let semantic = SemanticScores {
+                semantic_distance: 0.5,
+                semantic_rank: None,
+                rerank_score,
+            };
+            let back = SemanticScores::from(pb::SemanticScores::from(semantic));
+            assert_eq!(back, semantic);
+        }
+        let earlier = pb::FtsScores {
+            rerank_score: Some(0.5),
+            ..Default::default()
+        };
+        assert_eq!(FtsScores::from(earlier).rerank_score, Some(Some(0.5)));
+    }
 
     #[test]
     fn a_service_that_does_not_report_hybrid_search_has_it_on_if_one_of_its_searches_is() {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use context_providers::fetch::{FetchError, Fetchable, Pinned, fetch};
+use context_test_support::Reserved;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
 
@@ -47,8 +48,10 @@ async fn hub(behaviour: Behaviour) -> (String, Arc<AtomicUsize>) {
                     .and_then(|rest| rest.split('-').next()?.parse().ok())
                     .unwrap_or(0);
                 let (status, body) = behaviour(count.fetch_add(1, Ordering::SeqCst), from);
+                // A shorter body than the whole file breaks off. A longer one is sent whole.
                 let claimed = if status.starts_with("20") {
-                    CONTENT.len() - if status.starts_with("206") { from } else { 0 }
+                    let whole = CONTENT.len() - if status.starts_with("206") { from } else { 0 };
+                    whole.max(body.len())
                 } else {
                     body.len()
                 };
@@ -191,6 +194,30 @@ async fn two_processes_do_not_write_to_one_file() {
 }
 
 #[tokio::test]
+async fn a_longer_response_than_the_file_is_refused_and_the_next_download_begins_again() {
+    let (url, _) = hub(|number, _| {
+        let times = if number == 0 { 2 } else { 1 };
+        ("200 OK", CONTENT.repeat(times))
+    })
+    .await;
+    let directory = tempfile::tempdir().unwrap();
+    let error = fetch(&MODEL, &url, directory.path(), |_, _, _| ())
+        .await
+        .unwrap_err()
+        .to_string();
+    assert!(error.contains("longer than 26 bytes"), "{error}");
+    let exists = |file: &str| directory.path().join(file).exists();
+    assert_eq!(["model.part", "model.safetensors"].map(exists), [false; 2]);
+    fetch(&MODEL, &url, directory.path(), |_, _, _| ())
+        .await
+        .unwrap();
+    assert_eq!(
+        std::fs::read(directory.path().join("model.safetensors")).unwrap(),
+        CONTENT
+    );
+}
+
+#[tokio::test]
 async fn a_longer_file_than_expected_is_downloaded_again() {
     let (url, _) = hub(|_, _| ("200 OK", CONTENT.to_vec())).await;
     let directory = tempfile::tempdir().unwrap();
@@ -213,7 +240,9 @@ async fn a_missing_file_and_an_absent_hub_are_sentences() {
         .unwrap_err()
         .to_string();
     assert!(error.contains("404"), "{error}");
-    let error = fetch(&MODEL, "http://127.0.0.1:1", directory.path(), |_, _, _| ())
+    let absent = Reserved::new();
+    let url = format!("http://{}", absent.address());
+    let error = fetch(&MODEL, &url, directory.path(), |_, _, _| ())
         .await
         .unwrap_err()
         .to_string();

@@ -181,10 +181,11 @@ async fn a_bad_text_fails_its_caller_alone() {
     assert!(futures::poll!(others.as_mut()).is_pending());
     gate.add_permits(ALL);
     for (n, outcome) in others.await.into_iter().enumerate() {
+        assert_eq!(outcome.is_err(), n == 17, "{n}");
         match outcome {
             Ok(vectors) => assert_eq!(vectors, [[n as f32, 1.0]]),
             Err(error) => assert!(
-                n == 17 && matches!(&error, ProviderError::Refused(what) if what.contains("bad")),
+                matches!(&error, ProviderError::Refused(what) if what.contains("bad")),
                 "{n}: {error}"
             ),
         }
@@ -214,9 +215,10 @@ async fn a_text_at_which_the_provider_fails_fails_its_caller_alone() {
         embedder.embed(vec![text], Role::Document)
     });
     for (n, outcome) in join_all(calls).await.into_iter().enumerate() {
+        assert_eq!(outcome.is_err(), n == 3, "{n}");
         match outcome {
             Ok(vectors) => assert_eq!(vectors, [[n as f32, 1.0]]),
-            Err(error) => assert!(n == 3 && error.is_retryable(), "{n}: {error}"),
+            Err(error) => assert!(error.is_retryable(), "{n}: {error}"),
         }
     }
 }

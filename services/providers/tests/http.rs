@@ -2,6 +2,7 @@
 
 mod server;
 
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use base64::Engine as _;
@@ -10,6 +11,8 @@ use context_model::Secret;
 use context_providers::http::{Access, Dialect, HttpEmbedder, RemoteModel};
 use context_providers::local::{ChunkSettings, Prefixes};
 use context_providers::{Embedder as _, ProviderError, Role};
+use context_test_support::Reserved;
+use futures::future::join_all;
 use serde_json::{Value, json};
 
 use server::{Reply, Seen, Server};
@@ -33,13 +36,17 @@ fn remote(dialect: Dialect) -> RemoteModel {
     }
 }
 
-/// The vector of the n-th text of a request.
-fn vector(n: usize) -> Value {
-    json!([n as f64 + 1.0, 0.5, -0.25])
+/// The vector of a text. It contains the number in the text, so that a vector of another text is detected.
+fn vector(text: &Value) -> Value {
+    let number = text
+        .as_str()
+        .and_then(|text| text.rsplit(' ').next()?.parse::<f64>().ok());
+    json!([number.unwrap_or(0.0) + 1.0, 0.5, -0.25])
 }
 
-fn vectors(count: usize) -> Vec<Value> {
-    (0..count).map(vector).collect()
+/// The vectors of [`texts`].
+fn expected(count: usize) -> Vec<[f32; 3]> {
+    (0..count).map(|n| [n as f32 + 1.0, 0.5, -0.25]).collect()
 }
 
 /// The vector as base64 of its bytes.
@@ -54,34 +61,34 @@ fn base64_of(vector: &Value) -> Value {
 
 /// A response in the documented form of the provider. Lists whose items have an index are reversed.
 fn recorded(dialect: Dialect, request: &Value) -> Value {
-    let count = |key: &str| request[key].as_array().map_or(0, Vec::len);
-    let encoded = |n| {
+    let sent = |key: &str| request[key].as_array().cloned().unwrap_or_default();
+    let vectors = |key: &str| -> Vec<Value> { sent(key).iter().map(vector).collect() };
+    let encoded = |text: &Value| {
         if request["encoding_format"] == "base64" {
-            base64_of(&vector(n))
+            base64_of(&vector(text))
         } else {
-            vector(n)
+            vector(text)
         }
     };
-    let indexed = |count: usize| -> Vec<Value> {
-        (0..count)
-            .rev()
-            .map(
-                |index| json!({"object": "embedding", "index": index, "embedding": encoded(index)}),
-            )
+    let indexed = |key: &str| -> Vec<Value> {
+        let sent = sent(key);
+        let items = sent.iter().enumerate().rev();
+        items
+            .map(|(index, text)| json!({"object": "embedding", "index": index, "embedding": encoded(text)}))
             .collect()
     };
     match dialect {
         Dialect::Ollama => {
-            json!({"model": "m", "embeddings": vectors(count("input")), "total_duration": 14_143_917, "load_duration": 1_019_500,
+            json!({"model": "m", "embeddings": vectors("input"), "total_duration": 14_143_917, "load_duration": 1_019_500,
                                   "prompt_eval_count": 8})
         }
-        Dialect::Tei => json!(vectors(count("inputs"))),
+        Dialect::Tei => json!(vectors("inputs")),
         Dialect::Cohere => {
-            json!({"id": "da6e", "embeddings": {"float": vectors(count("texts"))}, "texts": request["texts"],
+            json!({"id": "da6e", "embeddings": {"float": vectors("texts")}, "texts": request["texts"],
                                   "meta": {"api_version": {"version": "2"}, "billed_units": {"input_tokens": 2}}})
         }
         Dialect::OpenAi | Dialect::Azure | Dialect::Voyage => {
-            json!({"object": "list", "data": indexed(count("input")), "model": "m",
+            json!({"object": "list", "data": indexed("input"), "model": "m",
                                                                     "usage": {"prompt_tokens": 8, "total_tokens": 8}})
         }
     }
@@ -113,11 +120,7 @@ async fn each_provider_gets_its_documented_request_and_the_vectors_are_in_the_or
             (dialect.name(), 3)
         );
         let found = embedder.embed(texts(3), Role::Query).await.unwrap();
-        assert_eq!(
-            found,
-            [[1.0, 0.5, -0.25], [2.0, 0.5, -0.25], [3.0, 0.5, -0.25]],
-            "{dialect:?}"
-        );
+        assert_eq!(found, expected(3), "{dialect:?}");
         let Seen { path, head, body } = server.last().await;
         let (wanted_path, wanted_body) = match dialect {
             Dialect::Ollama => (
@@ -164,12 +167,8 @@ async fn many_texts_go_in_several_requests_of_what_the_provider_takes() {
         .await
         .unwrap();
     assert_eq!(
-        embedder
-            .embed(texts(200), Role::Document)
-            .await
-            .unwrap()
-            .len(),
-        200
+        embedder.embed(texts(200), Role::Document).await.unwrap(),
+        expected(200)
     );
     let sizes: Vec<usize> = server.seen.lock().await[1..]
         .iter()
@@ -230,7 +229,7 @@ async fn a_server_that_gives_lists_whatever_it_is_asked_is_understood() {
         .unwrap();
     assert_eq!(
         embedder.embed(texts(2), Role::Query).await.unwrap(),
-        [[1.0, 0.5, -0.25], [2.0, 0.5, -0.25]]
+        expected(2)
     );
     assert_eq!(server.last().await.body["encoding_format"], "base64");
 }
@@ -263,8 +262,9 @@ async fn a_server_that_refuses_base64_is_asked_for_lists_from_then_on() {
             .await
             .unwrap();
         assert_eq!(server.count(), 2, "{refusal}");
-        embedder.embed(texts(2), Role::Query).await.unwrap();
-        embedder.embed(texts(2), Role::Document).await.unwrap();
+        for role in [Role::Query, Role::Document] {
+            assert_eq!(embedder.embed(texts(2), role).await.unwrap(), expected(2));
+        }
         assert_eq!(server.count(), 4, "{refusal}");
     }
     let server = Server::start(|_, _| {
@@ -332,23 +332,30 @@ async fn faulty_for(
 
 #[tokio::test]
 async fn overload_is_retried_after_the_pause_the_server_asks_for() {
-    let busy = |request: &Seen, number| match number {
-        1 => Reply::Status(429, &[("retry-after", "1")], json!({"error": "busy"})),
-        2 => Reply::Status(500, &[], json!({"error": "broken"})),
-        _ => Reply::Json(recorded(Dialect::Ollama, &request.body)),
+    let arrivals = Arc::new(Mutex::new(Vec::new()));
+    let of_server = Arc::clone(&arrivals);
+    let busy = move |request: &Seen, number: usize| {
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "the pause that the server asked for, over a real connection"
+        )]
+        let now = Instant::now();
+        of_server.lock().unwrap().push(now);
+        match number {
+            1 => Reply::Status(429, &[("retry-after", "1")], json!({"error": "busy"})),
+            2 => Reply::Status(500, &[], json!({"error": "broken"})),
+            _ => Reply::Json(recorded(Dialect::Ollama, &request.body)),
+        }
     };
     let (server, embedder) = faulty(busy).await;
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "the pause that the server asked for, over a real connection"
-    )]
-    let started = Instant::now();
     assert_eq!(
-        embedder.embed(texts(1), Role::Query).await.unwrap().len(),
-        1
+        embedder.embed(texts(1), Role::Query).await.unwrap(),
+        expected(1)
     );
-    assert!(started.elapsed() >= Duration::from_secs(1));
     assert_eq!(server.count(), 4);
+    let arrivals = arrivals.lock().unwrap();
+    // Without the server's pause the first retry comes after at most 250 ms.
+    assert!(arrivals[1] - arrivals[0] >= Duration::from_secs(1));
 }
 
 #[tokio::test]
@@ -464,19 +471,21 @@ async fn what_is_wrong_is_refused_at_once_and_the_key_is_in_no_message() {
 
 #[tokio::test]
 async fn silence_a_trickle_and_a_broken_response_end_in_time() {
-    for fault in ["hang", "trickle", "truncated"] {
-        let (server, embedder) = faulty_for(Duration::from_millis(500), move |_, _| match fault {
+    let faults = ["hang", "trickle", "truncated"].map(|fault| async move {
+        // The first request must succeed in this time too.
+        let (server, embedder) = faulty_for(Duration::from_secs(2), move |_, _| match fault {
             "hang" => Reply::Hang,
             "trickle" => Reply::Trickle,
             _ => Reply::Truncated,
         })
         .await;
         let embedding = embedder.embed(texts(1), Role::Query);
-        let outcome = tokio::time::timeout(Duration::from_secs(10), embedding).await;
+        let outcome = tokio::time::timeout(Duration::from_secs(60), embedding).await;
         let error = outcome.expect("three attempts in time").unwrap_err();
         assert!(error.is_retryable(), "{fault}: {error}");
         assert_eq!(server.count(), 4, "{fault}: three attempts");
-    }
+    });
+    join_all(faults).await;
 }
 
 #[tokio::test]
@@ -513,12 +522,8 @@ async fn a_batch_that_is_too_large_is_halved_once() {
     })
     .await;
     assert_eq!(
-        embedder
-            .embed(texts(8), Role::Document)
-            .await
-            .unwrap()
-            .len(),
-        8
+        embedder.embed(texts(8), Role::Document).await.unwrap(),
+        expected(8)
     );
     assert_eq!(server.count(), 4);
     assert!(matches!(
@@ -530,23 +535,29 @@ async fn a_batch_that_is_too_large_is_halved_once() {
 #[tokio::test]
 async fn an_address_or_key_that_cannot_be_used_is_named_at_once() {
     for url in ["", "nonsense", "ftp://host", "http://", "http://host?x=1"] {
+        let error = HttpEmbedder::connect(&access(url), remote(Dialect::Tei))
+            .await
+            .unwrap_err();
         assert!(
-            matches!(
-                HttpEmbedder::connect(&access(url), remote(Dialect::Tei)).await,
-                Err(ProviderError::Refused(_))
-            ),
-            "{url}"
+            matches!(&error, ProviderError::Refused(what) if what.contains("is not an address")),
+            "{url}: {error}"
         );
     }
     let bad_key = Access {
         key: Some(Secret::new("line\nbreak")),
         ..access("http://127.0.0.1:1")
     };
-    assert!(matches!(
-        HttpEmbedder::connect(&bad_key, remote(Dialect::OpenAi)).await,
-        Err(ProviderError::Refused(_))
-    ));
-    let unreachable = HttpEmbedder::connect(&access("http://127.0.0.1:1"), remote(Dialect::OpenAi))
+    let error = HttpEmbedder::connect(&bad_key, remote(Dialect::OpenAi))
+        .await
+        .unwrap_err();
+    assert!(
+        matches!(&error, ProviderError::Refused(what) if what.contains("the key contains characters")),
+        "{error}"
+    );
+    assert!(!error.to_string().contains("line"), "{error}");
+    let absent = Reserved::new();
+    let absent_url = format!("http://{}", absent.address());
+    let unreachable = HttpEmbedder::connect(&access(&absent_url), remote(Dialect::OpenAi))
         .await
         .unwrap_err();
     assert!(unreachable.is_retryable(), "{unreachable}");

@@ -39,6 +39,8 @@ async fn one_pass_gives_what_two_give() {
         .await
         .expect("embedded");
     assert_eq!((alone.len(), tokens.len(), together.len()), (3, 3, 3));
+    let has_tokens: Vec<bool> = tokens.iter().map(|text| !text.ids.is_empty()).collect();
+    assert_eq!(has_tokens, [true, false, true]);
     for ((alone, tokens), together) in alone.iter().zip(&tokens).zip(&together) {
         assert_eq!(alone.len(), together.vector.len());
         // `all` rather than the largest difference, since `f32::max` ignores NaN.
@@ -59,12 +61,11 @@ async fn one_pass_gives_what_two_give() {
             codes.tokens(),
             TokenCodes::encode(&tokens.vectors, embedder.model().dimensions).tokens()
         );
+        let similarities = codes.best_similarities(tokens);
+        assert_eq!(similarities.len(), tokens.ids.len());
         assert!(
-            codes
-                .best_similarities(tokens)
-                .iter()
-                .all(|itself| *itself > 0.98),
-            "each token finds itself"
+            similarities.iter().all(|itself| *itself > 0.98),
+            "each token finds itself: {similarities:?}"
         );
     }
 }

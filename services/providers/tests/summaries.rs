@@ -17,11 +17,16 @@ const DIALECTS: [SummaryDialect; 3] = [
     SummaryDialect::Anthropic,
 ];
 
+/// The timeout is long, so that tests do not fail on a busy machine.
 fn summarizer(url: &str, dialect: SummaryDialect) -> HttpSummarizer {
+    summarizer_for(Duration::from_secs(30), url, dialect)
+}
+
+fn summarizer_for(timeout: Duration, url: &str, dialect: SummaryDialect) -> HttpSummarizer {
     let access = Access {
         url: url.to_owned(),
         key: Some(Secret::new("key-of-the-test")),
-        timeout: Duration::from_millis(500),
+        timeout,
     };
     HttpSummarizer::new(&access, dialect, "m", 77).unwrap()
 }
@@ -53,33 +58,34 @@ async fn every_provider_gets_the_request_that_it_documents_and_its_response_is_r
             .summarize("A long story")
             .await
             .unwrap();
-        assert_eq!(summary, "Two boats met.\n".trim(), "{dialect:?}");
+        assert_eq!(summary, "Two boats met.", "{dialect:?}");
         let seen = server.last().await;
-        let (path, text, tokens, header) = match dialect {
+        let (path, text, tokens, headers) = match dialect {
             SummaryDialect::Ollama => (
                 "/api/chat",
                 "/messages/1/content",
                 "/options/num_predict",
-                "authorization: bearer key-of-the-test",
+                &["authorization: bearer key-of-the-test"][..],
             ),
             SummaryDialect::OpenAi => (
                 "/chat/completions",
                 "/messages/1/content",
                 "/max_completion_tokens",
-                "authorization: bearer key-of-the-test",
+                &["authorization: bearer key-of-the-test"][..],
             ),
             SummaryDialect::Anthropic => (
                 "/v1/messages",
                 "/messages/0/content",
                 "/max_tokens",
-                "anthropic-version: 2023-06-01",
+                &[
+                    "x-api-key: key-of-the-test",
+                    "anthropic-version: 2023-06-01",
+                ][..],
             ),
         };
         assert_eq!(seen.path, path);
-        assert!(seen.head.contains(header), "{}", seen.head);
-        if dialect == SummaryDialect::Anthropic {
-            let key = "x-api-key: key-of-the-test";
-            assert!(seen.head.contains(key), "{}", seen.head);
+        for header in headers {
+            assert!(seen.head.contains(header), "{}", seen.head);
         }
         assert_eq!(seen.body.pointer(text), Some(&json!("A long story")));
         assert_eq!(
@@ -116,7 +122,7 @@ async fn overload_is_tried_again_and_a_refusal_is_not() {
             .await
             .unwrap_err();
         assert!(
-            matches!(&error, ProviderError::Refused(what) if what.contains("no")),
+            matches!(&error, ProviderError::Refused(what) if what.contains("not with ***")),
             "{error}"
         );
         assert_eq!(server.count(), 1);
@@ -128,11 +134,13 @@ async fn overload_is_tried_again_and_a_refusal_is_not() {
 async fn silence_a_trickle_and_a_broken_response_pass_as_unavailable() {
     for fault in [|| Reply::Hang, || Reply::Trickle, || Reply::Truncated] {
         let server = Server::start(move |_, _| fault()).await;
-        let error = summarizer(&server.url, SummaryDialect::Ollama)
+        let timeout = Duration::from_millis(500);
+        let error = summarizer_for(timeout, &server.url, SummaryDialect::Ollama)
             .summarize("x")
             .await
             .unwrap_err();
         assert!(error.is_retryable(), "{error}");
+        assert_eq!(server.count(), 3, "three attempts");
     }
 }
 
@@ -171,13 +179,9 @@ async fn a_long_text_is_cut_between_characters_and_a_long_summary_too() {
             .await;
     let summarizer = summarizer(&server.url, SummaryDialect::OpenAi);
     let summary = summarizer.summarize(&"ü".repeat(200_000)).await.unwrap();
-    assert_eq!(summary.chars().count(), 20_000);
-    let sent = server
-        .last()
-        .await
-        .body
-        .pointer("/messages/1/content")
-        .and_then(Value::as_str)
-        .map(|text| text.chars().count());
-    assert_eq!(sent, Some(summarizer.max_chars()));
+    assert_eq!(summary, "ä".repeat(20_000));
+    let body = server.last().await.body;
+    let sent = body.pointer("/messages/1/content").and_then(Value::as_str);
+    assert!(sent.is_some_and(|sent| sent == "ü".repeat(48_000)));
+    assert_eq!(summarizer.max_chars(), 48_000);
 }

@@ -543,10 +543,15 @@ async fn ports(config: &Config, found: &mut Examination) {
         ("CONTEXT_LISTEN", Some(config.network.listen)),
         ("CONTEXT_GRPC_LISTEN", config.network.grpc_listen.0),
     ];
+    // As in the service, both are open at the same time: the two settings may name the same port.
+    let mut listeners = Vec::new();
     for (setting, address) in addresses {
         let Some(address) = address else { continue };
         match TcpListener::bind(address).await {
-            Ok(_) => found.line(true, "port", format_args!("{address} is free")),
+            Ok(listener) => {
+                listeners.push(listener);
+                found.line(true, "port", format_args!("{address} is free"));
+            }
             Err(error) => found.line(
                 false,
                 "port",

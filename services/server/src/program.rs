@@ -1,6 +1,7 @@
 //! The program `context-service`: what each command does.
 
 use std::env::VarError;
+use std::fmt::Display;
 use std::io::Write as _;
 use std::process::ExitCode;
 
@@ -41,13 +42,13 @@ pub fn main() -> ExitCode {
         }
         Err(refusal) if refusal.exit_code == 0 => return print(&refusal.text),
         Err(refusal) => {
-            eprint!("{}", refusal.text);
+            announce(&refusal.text);
             return ExitCode::from(refusal.exit_code);
         }
     };
     // `env` has no value for such a variable, and the default may mean another database.
     if let Some(name) = variable_beyond_unicode() {
-        eprintln!("error: {name} is not valid UTF-8");
+        announce(&format!("error: {name} is not valid UTF-8\n"));
         return ExitCode::from(2);
     }
     logging::start(&cli.config.log);
@@ -65,16 +66,13 @@ pub fn main() -> ExitCode {
                         && text.lines().count() >= AUDIT_LINES as usize
                     {
                         let next = skipped.saturating_add(AUDIT_LINES);
-                        eprintln!(
-                            "These are {AUDIT_LINES} lines. To continue, run the same command with --skip={next}."
-                        );
+                        announce(&format!(
+                            "These are {AUDIT_LINES} lines. To continue, run the same command with --skip={next}.\n"
+                        ));
                     }
                     printed
                 }
-                Err(sentence) => {
-                    eprintln!("error: {sentence}");
-                    ExitCode::FAILURE
-                }
+                Err(sentence) => failed(sentence),
             }
         });
     }
@@ -112,17 +110,14 @@ pub fn main() -> ExitCode {
         }
         Some(Command::Config(_)) => {
             for warning in predecessor.warnings() {
-                eprintln!("warning: {warning}");
+                announce(&format!("warning: {warning}\n"));
             }
             print(&config::table(&cli.config.settings))
         }
         Some(Command::Ready) => with_runtime(async {
             match ready(&cli.config).await {
                 Ok(()) => ExitCode::SUCCESS,
-                Err(sentence) => {
-                    eprintln!("error: {sentence}");
-                    ExitCode::FAILURE
-                }
+                Err(sentence) => failed(sentence),
             }
         }),
         Some(Command::Open { print: only_print }) => with_runtime(async {
@@ -130,14 +125,13 @@ pub fn main() -> ExitCode {
                 Ok(url) => {
                     let printed = print(&format!("{url}\n"));
                     if !only_print && !page_port::show(&url) {
-                        eprintln!("There is no browser here; open the URL in one on this machine.");
+                        announce(
+                            "There is no browser here; open the URL in one on this machine.\n",
+                        );
                     }
                     printed
                 }
-                Err(sentence) => {
-                    eprintln!("error: {sentence}");
-                    ExitCode::FAILURE
-                }
+                Err(sentence) => failed(sentence),
             }
         }),
         // Handled above.
@@ -145,25 +139,19 @@ pub fn main() -> ExitCode {
         Some(Command::FetchModel { model, hub }) => with_runtime(async move {
             match fetch_model(&model, hub.as_str()).await {
                 Ok(sentence) => {
-                    eprintln!("{sentence}");
+                    announce(&format!("{sentence}\n"));
                     ExitCode::SUCCESS
                 }
-                Err(sentence) => {
-                    eprintln!("error: {sentence}");
-                    ExitCode::FAILURE
-                }
+                Err(sentence) => failed(sentence),
             }
         }),
         Some(Command::Reembed) => with_runtime(async {
             match reembed(&cli.config).await {
                 Ok(sentence) => {
-                    eprintln!("{sentence}");
+                    announce(&format!("{sentence}\n"));
                     ExitCode::SUCCESS
                 }
-                Err(sentence) => {
-                    eprintln!("error: {sentence}");
-                    ExitCode::FAILURE
-                }
+                Err(sentence) => failed(sentence),
             }
         }),
         Some(Command::Follow(arguments)) => {
@@ -173,10 +161,7 @@ pub fn main() -> ExitCode {
         Some(Command::MigrateData(migration)) => with_runtime(async {
             match migrate_data(&cli.config, &migration).await {
                 Ok(report) => print(&report),
-                Err(sentence) => {
-                    eprintln!("error: {sentence}");
-                    ExitCode::FAILURE
-                }
+                Err(sentence) => failed(sentence),
             }
         }),
         Some(Command::Openapi) => print(&document()),
@@ -204,18 +189,16 @@ fn with_runtime(work: impl Future<Output = ExitCode>) -> ExitCode {
             runtime.shutdown_background();
             code
         }
-        Err(error) => {
-            eprintln!("error: the service cannot start its threads: {error}");
-            ExitCode::FAILURE
-        }
+        Err(error) => failed(format_args!(
+            "the service cannot start its threads: {error}"
+        )),
     }
 }
 
 async fn serve(config: &Config, predecessor: &Predecessor) -> ExitCode {
     predecessor.log();
     if let Err(sentence) = predecessor.check(config) {
-        eprintln!("error: {sentence}");
-        return ExitCode::FAILURE;
+        return failed(sentence);
     }
     let Some(mut signals) = Signals::listen() else {
         return ExitCode::FAILURE;
@@ -235,10 +218,7 @@ async fn serve(config: &Config, predecessor: &Predecessor) -> ExitCode {
             announce("another service serves this database already\n");
             return ExitCode::SUCCESS;
         }
-        Err(error) => {
-            eprintln!("error: {error}");
-            return ExitCode::FAILURE;
-        }
+        Err(error) => return failed(error),
     };
     announce(&running.start_report().banner());
     // The default of LOG_LEVEL hides warnings.
@@ -262,10 +242,6 @@ async fn serve_copy(
     env: &dyn Fn(&str) -> Option<String>,
 ) -> ExitCode {
     predecessor.log();
-    let failed = |sentence: String| {
-        eprintln!("error: {sentence}");
-        ExitCode::FAILURE
-    };
     if let Err(sentence) = predecessor.check(config) {
         return failed(sentence);
     }
@@ -316,7 +292,7 @@ impl Signals {
             signal(SignalKind::terminate()),
             signal(SignalKind::interrupt()),
         ) else {
-            eprintln!("error: the service cannot listen for signals");
+            announce("error: the service cannot listen for signals\n");
             return None;
         };
         Some(Self {
@@ -334,9 +310,14 @@ impl Signals {
         self.next().await;
         service.cancel();
         self.next().await;
-        eprintln!("error: stopped by a second signal before the shutdown was complete");
-        ExitCode::FAILURE
+        failed("stopped by a second signal before the shutdown was complete")
     }
+}
+
+/// Prints an error to stderr.
+fn failed(error: impl Display) -> ExitCode {
+    announce(&format!("error: {error}\n"));
+    ExitCode::FAILURE
 }
 
 /// Prints to stdout. A reader that closes early (`| head`) is not an error.
@@ -347,8 +328,7 @@ fn print(text: &str) -> ExitCode {
         .and_then(|()| stdout.flush())
     {
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
-            eprintln!("error: the output cannot be written: {error}");
-            ExitCode::FAILURE
+            failed(format_args!("the output cannot be written: {error}"))
         }
         _ => ExitCode::SUCCESS,
     }

@@ -10,6 +10,7 @@ use context_store_sqlite::{OpenError, SqliteSource};
 
 use crate::config::{Backend, Config};
 use crate::migrate_data::{Progress, postgres_connect_timeout};
+use crate::stderr::announce;
 
 /// Exit codes: damage was found; the check failed.
 const DAMAGED: u8 = 1;
@@ -59,7 +60,7 @@ pub async fn verify(config: &Config) -> ExitCode {
 }
 
 fn unknown(sentence: &str) -> ExitCode {
-    eprintln!("error: {sentence}");
+    announce(&format!("error: {sentence}\n"));
     ExitCode::from(UNKNOWN)
 }
 

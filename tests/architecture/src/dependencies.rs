@@ -12,7 +12,7 @@ use std::path::Path;
 /// A file cannot be read.
 pub fn unused_dependencies(folder: &Path) -> io::Result<Vec<String>> {
     let mut names = BTreeSet::new();
-    words_of(folder, &mut names)?;
+    crates_named_in(folder, &mut names)?;
     let manifest = std::fs::read_to_string(folder.join("Cargo.toml"))?;
     let mut in_dependencies = false;
     let mut unused = Vec::new();
@@ -31,24 +31,38 @@ pub fn unused_dependencies(folder: &Path) -> io::Result<Vec<String>> {
     Ok(unused)
 }
 
-/// Adds every word in the Rust files below a folder, except for words in comment lines.
-fn words_of(folder: &Path, words: &mut BTreeSet<String>) -> io::Result<()> {
+/// Adds every name in the Rust files below a folder that may be the name of a crate, except for names in comment lines.
+fn crates_named_in(folder: &Path, names: &mut BTreeSet<String>) -> io::Result<()> {
     for entry in std::fs::read_dir(folder)? {
         let path = entry?.path();
         if path.is_dir() {
-            words_of(&path, words)?;
+            crates_named_in(&path, names)?;
         } else if path.extension().is_some_and(|extension| extension == "rs") {
             let text = std::fs::read_to_string(&path)?;
             let code = text
                 .lines()
                 .filter(|line| !line.trim_start().starts_with("//"));
-            for word in code.flat_map(|line| line.split(|c: char| !c.is_alphanumeric() && c != '_'))
-            {
-                if !words.contains(word) {
-                    words.insert(word.to_owned());
-                }
+            for line in code {
+                add_first_names(line, names);
             }
         }
     }
     Ok(())
+}
+
+/// Adds the names that begin a path or follow `use`. A variable, a module inside of a path, or a word in a text may
+/// have the name of a crate, and does not count.
+fn add_first_names(line: &str, names: &mut BTreeSet<String>) {
+    let is_part = |c: char| c.is_alphanumeric() || c == '_';
+    let (mut rest, mut previous) = (line, "");
+    while let Some(start) = rest.find(is_part) {
+        let (gap, from) = rest.split_at(start);
+        let end = from.find(|c: char| !is_part(c)).unwrap_or(from.len());
+        let (word, after) = from.split_at(end);
+        let begins_path = after.starts_with("::") && !gap.ends_with("::");
+        if (begins_path || previous == "use") && !names.contains(word) {
+            names.insert(word.to_owned());
+        }
+        (rest, previous) = (after, word);
+    }
 }

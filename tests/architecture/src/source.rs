@@ -164,6 +164,12 @@ fn paths_in(tokens: &str) -> Vec<Names> {
             let end = end_of_string(rest);
             rest = &rest[end..];
             is_continued = false;
+        } else if first == '\'' {
+            rest = &rest[end_of_character(rest)..];
+            is_continued = false;
+        } else if let Some(end) = end_of_raw_string(rest) {
+            rest = &rest[end..];
+            is_continued = false;
         } else if first.is_alphabetic() || first == '_' {
             let end = rest
                 .find(|c: char| !c.is_alphanumeric() && c != '_')
@@ -200,6 +206,33 @@ fn end_of_string(text: &str) -> usize {
     text.len()
 }
 
+/// The end of the character literal at the start of this text, or of the quote of a lifetime.
+fn end_of_character(text: &str) -> usize {
+    let mut chars = text.char_indices().skip(1);
+    match (chars.next(), chars.next()) {
+        // The second character is escaped, so it may be a quote.
+        (Some((_, '\\')), Some(_)) => chars
+            .find(|(_, c)| *c == '\'')
+            .map_or(text.len(), |(index, _)| index + 1),
+        (Some(_), Some((index, '\''))) => index + 1,
+        _ => 1,
+    }
+}
+
+/// The end of the raw string literal at the start of this text, if there is one.
+fn end_of_raw_string(text: &str) -> Option<usize> {
+    let after = text
+        .strip_prefix('r')
+        .or_else(|| text.strip_prefix("br"))
+        .or_else(|| text.strip_prefix("cr"))?;
+    let hashes = after.chars().take_while(|c| *c == '#').count();
+    let content = after[hashes..].strip_prefix('"')?;
+    let closing = format!("\"{}", "#".repeat(hashes));
+    let start = text.len() - content.len();
+    let end = content.find(&closing);
+    Some(end.map_or(text.len(), |end| start + end + closing.len()))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -209,6 +242,13 @@ mod tests {
         let found = paths_in(r#"a :: b (x, "c :: d \" e::f", self . g), crate::h :: i"#);
         let found: Vec<String> = found.iter().map(|path| path.join("::")).collect();
         assert_eq!(found, ["a::b", "x", "self", "g", "crate::h::i"]);
+    }
+
+    #[test]
+    fn quotes_in_characters_and_raw_strings_hide_no_path() {
+        let found = paths_in(r##"x ('"', '\'', r#"c "d::e" f"#, br"g \", b'"', h::i), r"j", k"##);
+        let found: Vec<String> = found.iter().map(|path| path.join("::")).collect();
+        assert_eq!(found, ["x", "b", "h::i", "k"]);
     }
 
     #[test]

@@ -41,12 +41,14 @@ fn a_dependency_is_used_by_code_alone() {
     write(
         "Cargo.toml",
         "[package]\nname = \"made-up\"\n\n[dependencies]\nfirst-crate.workspace = true\n# A comment.\n\
-         second = { version = \"1\" }\n\n[dev-dependencies]\nthird = \"1\"\n",
+         second = { version = \"1\" }\n\n[dev-dependencies]\nthird = \"1\"\nfourth = \"1\"\n\
+         fifth = \"1\"\nsixth = \"1\"\n",
     );
     write(
         "lib.rs",
-        "// third is not used\nuse first_crate::Thing;\nfn second_to_none() {}\n",
+        "// third is not used\nuse first_crate::Thing;\nfn second_to_none() {}\nfn fourth() {}\n\
+         fn f() { crate::fifth::f(\"fifth\"); sixth::f() }\n",
     );
     let unused = unused_dependencies(folder.path()).expect("the crate is read");
-    assert_eq!(unused, ["second", "third"]);
+    assert_eq!(unused, ["second", "third", "fourth", "fifth"]);
 }

@@ -2,7 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use context_architecture::{Cycle, Graph, cycles, folder_cycles, workspace_crates};
+use context_architecture::{
+    Cycle, Graph, cycles, folder_cycles, workspace_crates, workspace_members,
+};
 
 fn workspace() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -55,6 +57,16 @@ fn every_crate_is_read_whole() {
             crates.iter().any(|root| root.name == crate_name),
             "{crate_name}"
         );
+    }
+    for member in workspace_members(&workspace()).expect("the workspace is read") {
+        let is_of_member = |name: &str| name.trim_end_matches(" (binary)") == member;
+        assert!(
+            crates.iter().any(|root| is_of_member(&root.name)),
+            "{member} has no crate that is read"
+        );
+    }
+    for name in FLAT {
+        assert!(crates.iter().any(|root| root.name == *name), "{name}");
     }
     let engine = crates.iter().find(|root| root.name == "services/engine");
     let graph = Graph::read(&engine.expect("found").file).expect("the crate is read");

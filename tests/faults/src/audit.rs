@@ -117,8 +117,8 @@ const CHECKS: &[(&str, &str)] = &[
         "versions of an entry follow each other",
         "SELECT * FROM (SELECT entity_id, operation, version, lag(version) OVER w AS before, lag(operation) OVER w AS did FROM changes \
          WHERE entity = 'context' WINDOW w AS (PARTITION BY owner, entity_id ORDER BY revision)) \
-         WHERE NOT CASE operation WHEN 'create' THEN version = 1 AND before IS NULL WHEN 'update' THEN version = before + 1 AND coalesce(did, 'delete') <> 'delete' \
-         WHEN 'delete' THEN coalesce(did, 'delete') <> 'delete' ELSE 0 END",
+         WHERE NOT coalesce(CASE operation WHEN 'create' THEN version = 1 AND before IS NULL WHEN 'update' THEN version = before + 1 AND coalesce(did, 'delete') <> 'delete' \
+         WHEN 'delete' THEN coalesce(did, 'delete') <> 'delete' ELSE 0 END, 0)",
     ),
     (
         "the last change of an entry has its thread and version",
@@ -260,4 +260,205 @@ pub fn connect(database: &Path) -> SqliteConnection {
     conn.batch_execute("PRAGMA busy_timeout = 10000")
         .expect("a PRAGMA");
     conn
+}
+
+#[cfg(test)]
+mod tests {
+    use context_model::{
+        DeleteContextRequest, ImageBytes, ImageInput, StoreContextRequest, UpdateContextRequest,
+    };
+
+    use super::*;
+    use crate::client::{Client as _, Embedded};
+
+    /// Statements that break the rules, each with the rule.
+    const PLANTED: &[(&str, &str)] = &[
+        (
+            "an entry's row id holds its owner and id",
+            "UPDATE entries SET id = id + 100",
+        ),
+        ("every entry has an owner", "DELETE FROM owners"),
+        (
+            "ids stay below the next one",
+            "UPDATE owners SET next_id = 1",
+        ),
+        (
+            "threads count their entries",
+            "UPDATE threads SET entry_count = entry_count + 1",
+        ),
+        (
+            "no thread is empty",
+            "UPDATE threads SET thread_id = thread_id || 'x'",
+        ),
+        (
+            "each thread refers to its newest entry",
+            "UPDATE threads SET last_id = last_id + 1",
+        ),
+        (
+            "owners count their entries",
+            "UPDATE owners SET user_count = user_count + 1",
+        ),
+        (
+            "owners count their threads and tags",
+            "UPDATE owners SET tag_count = tag_count + 1",
+        ),
+        (
+            "every tag of an entry is in the index",
+            "DELETE FROM entry_tags",
+        ),
+        (
+            "the index holds no other tag",
+            "UPDATE entries SET tags = '[]'",
+        ),
+        (
+            "tags are counted",
+            "UPDATE tag_counts SET entries = entries + 1",
+        ),
+        (
+            "entries have all their images, in order",
+            "UPDATE images SET position = 1",
+        ),
+        (
+            "a chunk belongs to an entry of its owner",
+            "INSERT INTO chunks (chunk_id, owner, row_id, set_id, position, start_char, end_char, code) \
+             VALUES (900, 900, 900, 900, 0, 0, 1, x'00')",
+        ),
+        (
+            "each chunk has a vector, and each vector a chunk",
+            "INSERT INTO vectors (chunk_id, vector) VALUES (900, x'00')",
+        ),
+        (
+            "each chunk has a vector, and each vector a chunk",
+            "INSERT INTO chunks (chunk_id, owner, row_id, set_id, position, start_char, end_char, code) \
+             VALUES (900, 900, 900, 900, 0, 0, 1, x'00')",
+        ),
+        (
+            "token vectors belong to a chunk",
+            "INSERT INTO chunk_tokens (owner, row_id, set_id, position, tokens) VALUES (900, 900, 900, 0, x'00')",
+        ),
+        (
+            "a chunk belongs to an existing set",
+            "INSERT INTO chunks (chunk_id, owner, row_id, set_id, position, start_char, end_char, code) \
+             VALUES (900, 900, 900, 900, 0, 0, 1, x'00')",
+        ),
+        (
+            "an entry's chunks are numbered from 0 without a gap",
+            "INSERT INTO chunks (chunk_id, owner, row_id, set_id, position, start_char, end_char, code) \
+             VALUES (900, 900, 900, 900, 1, 0, 1, x'00')",
+        ),
+        (
+            "at most one set is in use",
+            "INSERT INTO embedding_sets (set_id, model, dimensions, current) VALUES (900, 'a', 1, 1), (901, 'b', 1, 1)",
+        ),
+        (
+            "no image is left over",
+            "UPDATE images SET row_id = row_id + 1000",
+        ),
+        (
+            "revisions have no gap",
+            "DELETE FROM changes WHERE revision = 2",
+        ),
+        (
+            "versions of an entry follow each other",
+            "UPDATE changes SET version = version + 1 WHERE operation = 'update'",
+        ),
+        (
+            "versions of an entry follow each other",
+            "UPDATE changes SET version = NULL WHERE operation = 'create'",
+        ),
+        (
+            "the last change of an entry has its thread and version",
+            "UPDATE changes SET thread_id = 'other'",
+        ),
+        (
+            "every entry has a last change with its thread and version",
+            "DELETE FROM changes WHERE operation = 'create'",
+        ),
+    ];
+
+    /// Stores entries of two threads, one of them with an image. Updates one and deletes another.
+    async fn store_some(database: &Path) {
+        let store = Embedded::open(Config::new(database)).expect("a new database");
+        let entry = |thread: &str, source: &str, tag: &str| StoreContextRequest {
+            thread_id: thread.to_owned(),
+            source: source.to_owned(),
+            text: format!("about {tag}"),
+            tags: Some(vec![tag.to_owned(), "all".to_owned()]),
+            ..StoreContextRequest::default()
+        };
+        let image = ImageInput {
+            data: ImageBytes(vec![1, 2, 3]),
+            mime_type: Some("image/png".to_owned()),
+            metadata: None,
+        };
+        let first = StoreContextRequest {
+            images: Some(vec![image]),
+            ..entry("one", "user", "a")
+        };
+        let first = store.store(first).await.expect("it is stored").context_id;
+        let second = entry("two", "agent", "b");
+        store.store(second).await.expect("it is stored");
+        let third = entry("two", "agent", "c");
+        let third = store.store(third).await.expect("it is stored").context_id;
+        let update = UpdateContextRequest {
+            context_id: first,
+            text: Some("another text".to_owned()),
+            ..UpdateContextRequest::default()
+        };
+        store.update(update).await.expect("it is updated");
+        let delete = DeleteContextRequest {
+            context_ids: Some(vec![third]),
+            thread_id: None,
+        };
+        store.delete(delete).await.expect("it is deleted");
+        store.close().await;
+    }
+
+    /// If the audit does not report each of these, the tests that use it prove nothing.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn each_broken_rule_is_reported() {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let sound = directory.path().join("sound.db");
+        store_some(&sound).await;
+        assert_eq!(audit(&sound), Vec::<String>::new());
+        let plant = |rule: &str, statement: &str| {
+            let directory = tempfile::tempdir().expect("a temporary directory");
+            let broken = directory.path().join("broken.db");
+            std::fs::copy(&sound, &broken).expect("room for a copy");
+            connect(&broken)
+                .batch_execute(statement)
+                .unwrap_or_else(|error| panic!("{statement}: {error}"));
+            let wrong = audit(&broken);
+            assert!(
+                wrong.iter().any(|line| line.starts_with(rule)),
+                "{rule}: {wrong:?}"
+            );
+        };
+        for (rule, statement) in PLANTED {
+            plant(rule, statement);
+        }
+        let tables = full_text_tables(&mut connect(&sound)).expect("the tables are read");
+        let [table] = tables.as_slice() else {
+            panic!("one owner has one table: {tables:?}");
+        };
+        plant(
+            "an entry is missing from the full-text index",
+            &format!("DELETE FROM \"{table}_docsize\""),
+        );
+        plant(
+            "the full-text index has an entry that does not exist",
+            "DELETE FROM entries",
+        );
+        plant(
+            "every owner with entries has a full-text table",
+            &format!("DROP TABLE \"{table}\""),
+        );
+        for (rule, _) in CHECKS {
+            let is_planted = PLANTED.iter().any(|(planted, _)| planted == rule);
+            assert!(
+                is_planted || *rule == "every owner with entries has a full-text table",
+                "nothing breaks the rule: {rule}"
+            );
+        }
+    }
 }

@@ -42,9 +42,8 @@ pub trait Client: Send + Sync + 'static {
 
     /// All entries in full, by id.
     async fn everything(&self) -> Result<BTreeMap<i64, Entry>> {
-        let mut entries = BTreeMap::new();
+        let (mut entries, mut offset) = (BTreeMap::new(), 0);
         loop {
-            let offset = i64::try_from(entries.len()).unwrap_or(i64::MAX);
             let page = self
                 .search(SearchContextRequest {
                     limit: Some(100),
@@ -54,6 +53,7 @@ pub trait Client: Send + Sync + 'static {
                 .await?;
             let ids: Vec<i64> = page.results.iter().map(|hit| hit.id).collect();
             let last = ids.len() < 100;
+            offset += i64::try_from(ids.len()).unwrap_or(i64::MAX);
             if !ids.is_empty() {
                 let request = GetContextByIdsRequest {
                     context_ids: ids,

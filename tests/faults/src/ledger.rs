@@ -223,3 +223,116 @@ fn difference(expected: &Acknowledged, found: &Acknowledged) -> String {
         (&a.thread_id, a.source, &a.tags, &a.metadata)
     )
 }
+
+#[cfg(test)]
+mod tests {
+    use context_model::{ContentType, ObjectText, Timestamp};
+
+    use super::*;
+
+    fn content(serial: u64) -> Content {
+        Content::new(1, serial, 0, "t")
+    }
+
+    fn entry(id: i64, serial: u64, version: i64) -> Entry {
+        let content = content(serial);
+        Entry {
+            id,
+            thread_id: content.thread_id,
+            source: content.source,
+            content_type: ContentType::Text,
+            text_content: content.text,
+            summary: String::new(),
+            metadata: ObjectText::from(&content.metadata),
+            tags: content.tags,
+            created_at: Timestamp(1),
+            updated_at: Timestamp(1),
+            version,
+            images: Some(content.images),
+        }
+    }
+
+    /// What a ledger with the entries 1 and 2, of these serials, reports about these stored entries.
+    fn report(attempt: Option<Attempt>, stored: &[(i64, u64, i64)]) -> Vec<String> {
+        let mut ledger = Ledger::new(1);
+        for (id, serial) in [(1, 1), (2, 2)] {
+            let content = content(serial);
+            ledger.entries.insert(
+                id,
+                Acknowledged {
+                    content,
+                    version: 1,
+                },
+            );
+        }
+        ledger.attempt = attempt;
+        let mut entries: BTreeMap<i64, Entry> = stored
+            .iter()
+            .map(|(id, serial, version)| (*id, entry(*id, *serial, *version)))
+            .collect();
+        // An entry of another writer.
+        let other = Content::new(11, 1, 0, "t").text;
+        entries.insert(
+            100,
+            Entry {
+                text_content: other,
+                ..entry(100, 1, 1)
+            },
+        );
+        ledger.settle(&entries).err().unwrap_or_default()
+    }
+
+    /// If a ledger does not report each of these, the tests with faults prove nothing.
+    #[test]
+    fn a_ledger_reports_what_is_lost_wrong_back_or_done_in_part() {
+        let storing = |atomic| Some(Attempt::Store(vec![content(3), content(4)], atomic));
+        let updating = |atomic| {
+            Some(Attempt::Update(
+                vec![(1, content(5)), (2, content(6))],
+                atomic,
+            ))
+        };
+        let deleting = || Some(Attempt::Delete(vec![1, 2]));
+        let (one, two) = ((1, 1, 1), (2, 2, 1));
+        for (attempt, stored) in [
+            (None, vec![one, two]),
+            (storing(true), vec![one, two]),
+            (storing(true), vec![one, two, (7, 3, 1), (8, 4, 1)]),
+            (storing(false), vec![one, two, (7, 3, 1)]),
+            (updating(true), vec![one, two]),
+            (updating(true), vec![(1, 5, 2), (2, 6, 2)]),
+            (updating(false), vec![(1, 5, 2), two]),
+            (deleting(), vec![one, two]),
+            (deleting(), vec![]),
+        ] {
+            assert_eq!(report(attempt, &stored), [""; 0], "{stored:?}");
+        }
+        for (attempt, stored, words) in [
+            (None, vec![one], "acknowledged entry 2"),
+            (None, vec![one, (2, 9, 1)], "entry 2 differs: text"),
+            (None, vec![one, (2, 2, 2)], "version 2 instead of 1"),
+            (None, vec![one, two, (7, 3, 1)], "should not be there"),
+            (storing(true), vec![one, two, (7, 3, 1)], "stored in part"),
+            (
+                storing(false),
+                vec![one, two, (7, 3, 1), (8, 3, 1)],
+                "should not be there",
+            ),
+            (
+                storing(true),
+                vec![one, (7, 3, 1), (8, 4, 1)],
+                "acknowledged entry 2",
+            ),
+            (updating(true), vec![(1, 5, 2), two], "applied in part"),
+            (updating(false), vec![(1, 9, 2), two], "entry 1 differs"),
+            (updating(true), vec![(1, 5, 1), two], "entry 1 differs"),
+            (deleting(), vec![two], "done in part"),
+        ] {
+            let wrong = report(attempt, &stored);
+            assert!(
+                wrong.iter().any(|line| line.contains(words)),
+                "{stored:?}: {words:?} is not in {wrong:?}"
+            );
+        }
+    }
+}

@@ -477,6 +477,22 @@ async fn miscounts(client: &impl Client, stored: &BTreeMap<i64, Entry>) -> Vec<S
     let names: std::collections::BTreeSet<&String> =
         stored.values().map(|entry| &entry.thread_id).collect();
     check("total_threads", names.len() as i64, threads.total_threads);
+    // Each listed thread is compared below, so the list must have all of them, each once.
+    let listed: std::collections::BTreeSet<&String> = threads
+        .threads
+        .iter()
+        .map(|thread| &thread.thread_id)
+        .collect();
+    check(
+        "listed threads",
+        names.len() as i64,
+        threads.threads.len() as i64,
+    );
+    check(
+        "listed threads with entries",
+        names.len() as i64,
+        names.intersection(&listed).count() as i64,
+    );
     for thread in &threads.threads {
         let of = |entry: &Entry| entry.thread_id == thread.thread_id;
         let newest = stored
@@ -494,6 +510,11 @@ async fn miscounts(client: &impl Client, stored: &BTreeMap<i64, Entry>) -> Vec<S
             &format!("{name}.sources.user"),
             count(&|entry| of(entry) && user(entry)),
             thread.sources.user,
+        );
+        check(
+            &format!("{name}.sources.agent"),
+            count(&|entry| of(entry) && !user(entry)),
+            thread.sources.agent,
         );
         check(
             &format!("{name}.multimodal_count"),

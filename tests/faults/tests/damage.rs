@@ -70,6 +70,7 @@ fn open(directory: &Path, file: &[u8]) -> Result<Embedded, OpenError> {
 async fn a_damaged_page_is_reported_and_nothing_wrong_is_served() {
     let random = Random::new(seed());
     let (file, entries) = undamaged().await;
+    let newest: Vec<i64> = entries.iter().rev().take(100).map(|(id, _)| *id).collect();
     let mut reported = 0;
     for round in 0..rounds("CONTEXT_FAULTS_DAMAGES", 25) {
         let mut spoilt = file.clone();
@@ -118,9 +119,15 @@ async fn a_damaged_page_is_reported_and_nothing_wrong_is_served() {
                 ..SearchContextRequest::default()
             })
             .await;
-        if let Err(error) = lists {
-            assert_eq!(error.reason, Reason::StorageCorrupt, "{what}: {error:?}");
-            errors += 1;
+        match lists {
+            Ok(page) => {
+                let found: Vec<i64> = page.results.iter().map(|hit| hit.id).collect();
+                assert_eq!(found, newest, "{what}: the newest entries");
+            }
+            Err(error) => {
+                assert_eq!(error.reason, Reason::StorageCorrupt, "{what}: {error:?}");
+                errors += 1;
+            }
         }
         reported += usize::from(errors > 0);
         store.close().await;

@@ -61,35 +61,43 @@ async fn cancelled_calls_leave_nothing_half_done_and_harm_no_other_call() {
     let service = home.start().await;
     let grpc = Grpc::of(&home);
     // The owner must exist, because its statistics show the number of queued requests.
-    grpc.store_batch(batch(CLIENTS)).await.expect("it works");
+    grpc.store_batch(batch(0)).await.expect("it works");
     let blocker = Blocker::hold(&home.database());
     let mut staying = JoinSet::new();
     let mut leaving = Vec::new();
-    for client in 0..CLIENTS {
-        let grpc = Grpc::of(&home);
-        let call = async move { grpc.store_batch(batch(client)).await };
-        if client % 2 == 0 {
-            staying.spawn(call);
-        } else {
-            leaving.push(tokio::spawn(call));
-        }
-    }
+    // The writer takes everything that is queued at once, so the number of calls left in the queue varies. Clients call
+    // until enough calls are queued. Every second client leaves.
     let waiting = i64::try_from(CLIENTS / 2).expect("a small number");
     let queued = async {
-        while grpc
-            .statistics()
-            .await
-            .expect("statistics")
-            .connection_metrics
-            .is_none_or(|metrics| metrics.queued_writes < waiting)
-        {}
+        for client in 1..1000 {
+            let calling = Grpc::of(&home);
+            let call = async move { calling.store_batch(batch(client)).await };
+            if client % 2 == 0 {
+                staying.spawn(call);
+            } else {
+                leaving.push(tokio::spawn(call));
+            }
+            let metrics = grpc
+                .statistics()
+                .await
+                .expect("statistics")
+                .connection_metrics
+                .expect("without keys they are shown");
+            if metrics.queued_writes >= waiting {
+                return client;
+            }
+        }
+        panic!("1000 calls and the queue is not filled");
     };
-    tokio::time::timeout(Duration::from_secs(60), queued)
+    let clients = tokio::time::timeout(Duration::from_secs(60), queued)
         .await
         .expect("the calls are queued");
     for call in leaving {
         call.abort();
-        let _ = call.await;
+        assert!(
+            call.await.is_err_and(|error| error.is_cancelled()),
+            "no call ends while the database is locked"
+        );
     }
     drop(blocker);
     while let Some(outcome) = staying.join_next().await {
@@ -102,7 +110,7 @@ async fn cancelled_calls_leave_nothing_half_done_and_harm_no_other_call() {
     }
     let found = check(&grpc.everything().await.expect("entries"));
     assert!(
-        (0..CLIENTS)
+        (0..=clients)
             .filter(|client| client % 2 == 0)
             .all(|client| found.contains(&client)),
         "{found:?}"
@@ -114,8 +122,9 @@ async fn cancelled_calls_leave_nothing_half_done_and_harm_no_other_call() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn connections_that_break_at_any_byte_leave_nothing_half_done() {
     let mut random = Random::new(seed());
-    let home = Home::new();
-    let service = home.start().await;
+    // A service that closes connections by force says so at this level.
+    let home = Home::new().with("LOG_LEVEL", "WARNING");
+    let mut service = home.start().await;
     let address = service.address();
     for client in 0..CLIENTS {
         let body = serde_json::to_string(&batch(client)).expect("JSON");
@@ -144,9 +153,14 @@ async fn connections_that_break_at_any_byte_leave_nothing_half_done() {
             .status,
         200
     );
+    let found = check(&Grpc::of(&home).everything().await.expect("entries"));
+    assert!(found.contains(&CLIENTS), "{found:?}");
+    service.stop();
+    assert!(service.ended().await.success());
+    let log = service.log();
     assert!(
-        service.terminate().await.success(),
-        "no broken connection holds up the stop"
+        !log.contains("Closing connections that did not finish in time"),
+        "no broken connection holds up the stop: {log}"
     );
     assert_eq!(audit(&home.database()), Vec::<String>::new());
 }

@@ -198,27 +198,30 @@ async fn a_disk_whose_syncs_fail_acknowledges_nothing_and_recovers() {
     .await;
 }
 
-/// A service on a file system of its own with 6 MB, 3 of them taken. `None` where mounting is not allowed.
-async fn on_a_small_file_system(home: &Home) -> Option<Process> {
-    let script = "mount -t tmpfs -o size=6m tmpfs \"$1\" && head -c 3000000 /dev/zero >\"$1/ballast\" && exec \"$0\"";
+/// A command that runs a service on a file system of its own with 6 MB. A script fills the file system, whose directory
+/// is `$1`, first. `None` where mounting is not allowed.
+fn on_a_small_file_system(home: &Home, fill: &str) -> Option<Command> {
+    let script = format!("mount -t tmpfs -o size=6m tmpfs \"$1\" && {fill} && exec \"$0\"");
     let small = home.path().join("small");
     std::fs::create_dir(&small).expect("a directory");
     let mut command = home.command_at(Path::new("unshare"));
     command
-        .args(["--user", "--map-root-user", "--mount", "sh", "-c", script])
+        .args(["--user", "--map-root-user", "--mount", "sh", "-c", &script])
         .arg(binary("context-service"))
         .arg(&small);
     command.env("DB_PATH", small.join("contexts.db"));
+    // The mount ends with the namespace of this command.
     if !Command::new("unshare")
-        .args(["--user", "--map-root-user", "--mount", "true"])
+        .args(["--user", "--map-root-user", "--mount"])
+        .args(["mount", "-t", "tmpfs", "tmpfs"])
+        .arg(&small)
         .status()
         .is_ok_and(|status| status.success())
     {
+        eprintln!("SKIPPED: unshare may not mount a file system here");
         return None;
     }
-    let mut service = home.spawn_as(command);
-    service.ready().await;
-    Some(service)
+    Some(command)
 }
 
 /// Stores entries until the service refuses one for this reason, checks that all are there, makes room, and stores one
@@ -243,6 +246,7 @@ async fn process_survives(
         assert!(stored.len() < 5000, "there is no room for that many");
     };
     assert_eq!(error.reason, reason, "{error:?}");
+    assert!(!stored.is_empty(), "there is room for the first entries");
     let check = async || {
         let found = client.everything().await.expect("reads go on");
         assert!(stored.iter().all(|(id, content)| {
@@ -267,10 +271,12 @@ async fn process_survives(
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_file_system_that_really_fills_up_refuses_writes_serves_reads_and_recovers() {
     let home = Home::new();
-    let Some(service) = on_a_small_file_system(&home).await else {
-        eprintln!("SKIPPED: unshare may not mount a file system here");
+    let fill = "head -c 3000000 /dev/zero >\"$1/ballast\"";
+    let Some(command) = on_a_small_file_system(&home, fill) else {
         return;
     };
+    let mut service = home.spawn_as(command);
+    service.ready().await;
     process_survives(&home, service, Reason::StorageFull, |service| {
         let ballast = format!(
             "/proc/{}/root{}",
@@ -312,6 +318,24 @@ async fn files_that_may_not_grow_refuse_writes_serve_reads_and_recover() {
     .await;
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_start_on_a_file_system_without_any_room_is_refused_with_a_sentence() {
+    let home = Home::new();
+    assert!(home.start().await.terminate().await.success());
+    let fill = "cp \"$2\" \"$1/contexts.db\" && ! cat /dev/zero >\"$1/ballast\"";
+    let Some(mut command) = on_a_small_file_system(&home, fill) else {
+        return;
+    };
+    command.arg(home.database());
+    let mut service = home.spawn_as(command);
+    assert!(!service.ended().await.success());
+    let log = service.log();
+    assert!(
+        log.contains("is full; free some space and start again"),
+        "{log}"
+    );
+}
+
 #[tokio::test]
 async fn a_new_database_on_a_full_disk_is_refused_with_a_sentence() {
     let directory = tempfile::tempdir().expect("a directory");
@@ -327,6 +351,7 @@ async fn a_new_database_on_a_full_disk_is_refused_with_a_sentence() {
     store.close().await;
 }
 
+/// On this disk there is room for SQLite's shared memory file, but not for a change.
 #[tokio::test]
 async fn an_existing_database_on_a_full_disk_can_still_be_read() {
     let directory = tempfile::tempdir().expect("a directory");

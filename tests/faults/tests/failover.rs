@@ -148,6 +148,8 @@ async fn store(
 
 async fn read(client: Grpc, shared: Arc<Shared>) -> usize {
     let mut failures = 0;
+    // The first entry is never changed or deleted.
+    let mut first: Option<String> = None;
     while !shared.stop.load(Ordering::SeqCst)
         || shared
             .first_read
@@ -162,8 +164,19 @@ async fn read(client: Grpc, shared: Arc<Shared>) -> usize {
             min_revision: None,
         };
         match client.get(request).await {
-            Ok(_) if promoted => shared.record_first(&shared.first_read),
-            Ok(_) => {}
+            Ok(reply) => {
+                let text = reply.result.into_iter().next();
+                let text = text.map(|entry| entry.text_content);
+                assert!(
+                    first.is_none() || text == first,
+                    "{text:?} was read after {first:?}"
+                );
+                first = text;
+                if promoted {
+                    assert!(first.is_some(), "the standby lacks the first entry");
+                    shared.record_first(&shared.first_read);
+                }
+            }
             Err(error) => {
                 assert!(
                     shared.crashed.load(Ordering::SeqCst),

@@ -1,6 +1,6 @@
 //! Seeded rounds of writers, followers and faults: what each follower receives is what was committed.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use context_faults::follow::fault::{Backend, Fault};
 use context_faults::follow::round::Round;
@@ -10,6 +10,19 @@ use context_test_support::seed;
 
 /// The first seed that is tried for a round in which faults are planted.
 const FIRST_EXAMPLE: u64 = 23;
+
+/// Number of rounds that are tried.
+const EXAMPLES: usize = 100;
+/// The changes that the writers of ten rounds make.
+const OPERATIONS: [(&str, &str); 7] = [
+    ("context", "create"),
+    ("context", "update"),
+    ("context", "delete"),
+    ("artifact", "create"),
+    ("artifact", "update"),
+    ("artifact", "restore"),
+    ("artifact", "delete"),
+];
 
 /// The command that repeats a round. It is printed when the round panics.
 struct Repeats(String);
@@ -30,6 +43,7 @@ async fn run_rounds(backend: Backend, variable: &str) {
     let first = seed();
     let (mut views, mut failed) = (0, 0);
     let mut counts: BTreeMap<String, usize> = BTreeMap::new();
+    let mut operations = BTreeSet::new();
     let count = context_test_support::rounds(variable, 10);
     for number in 1..=count {
         let seed = first + number as u64 - 1;
@@ -41,6 +55,8 @@ async fn run_rounds(backend: Backend, variable: &str) {
         for (what, count) in round.counts() {
             *counts.entry(what).or_default() += count;
         }
+        let rows = round.history.0.iter().flat_map(|epoch| epoch.rows.values());
+        operations.extend(rows.map(|row| (row.entity.clone(), row.operation.clone())));
         let wrong = round.violations();
         if !wrong.is_empty() {
             failed += 1;
@@ -54,6 +70,11 @@ async fn run_rounds(backend: Backend, variable: &str) {
             );
         }
     }
+    // Older backups and cut snapshots are planned for every ten rounds. They must also have had an effect.
+    for what in ["states lost", "snapshots cut"] {
+        let is_seen = counts.get(what).is_some_and(|count| *count > 0);
+        assert!(count < 10 || is_seen, "no {what} in {count} rounds");
+    }
     assert_eq!(failed, 0);
     for fault in Fault::of(backend) {
         assert!(
@@ -61,6 +82,16 @@ async fn run_rounds(backend: Backend, variable: &str) {
             "no {fault} in {count} rounds"
         );
     }
+    for (entity, operation) in OPERATIONS {
+        assert!(
+            count < 10 || operations.contains(&(entity.to_owned(), operation.to_owned())),
+            "no {operation} of an {entity} in {count} rounds"
+        );
+    }
+    assert!(
+        count < 10 || views > 0,
+        "no view was compared with the database"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -78,7 +109,7 @@ async fn example() -> (Round, Log, usize) {
     let mut rounds = Rounds::new(Backend::Sqlite).await.expect("SQLite");
     // The first fault of these seeds leaves the database as it is.
     let seeds = (FIRST_EXAMPLE..).filter(|seed| matches!(seed % 10, 3 | 4));
-    for seed in seeds {
+    for seed in seeds.take(EXAMPLES) {
         let round = rounds.run(seed).await;
         assert_eq!(round.violations(), [""; 0], "seed {seed}");
         let is_plain = round.history.0.len() == 1 && !round.history.0[0].is_compacted;
@@ -103,7 +134,7 @@ async fn example() -> (Round, Log, usize) {
             return (round, log, session);
         }
     }
-    unreachable!("seeds do not end")
+    panic!("no example in {EXAMPLES} rounds")
 }
 
 /// The events of a session that are changes, with their indexes.
@@ -205,6 +236,10 @@ async fn each_planted_fault_is_reported() {
     let mut lossy = cut.clone();
     lossy.sessions[session + 1].events.remove(1);
     assert!(round.violations_of(&lossy)[0].contains("missing: ["));
+    let mut unrequested = cut.clone();
+    let end = Event::SnapshotEnd(revision);
+    unrequested.sessions[session + 1].events.insert(1, end);
+    assert!(round.violations_of(&unrequested)[0].contains("was not requested"));
 
     // A standby takes over while the stream runs: before all that the stream has, or after the change at its cursor.
     let taken_over = |common: i64| {

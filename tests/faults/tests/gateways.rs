@@ -128,12 +128,13 @@ async fn a_service_started_by_hand_takes_over_from_a_gateways() {
     let automatic = services_of(&home.database());
     assert_eq!(automatic.len(), 1);
 
-    // Writers are active all the time. Some may be rejected, but everything acknowledged must remain.
+    // Writers are active all the time. From the takeover on some may be rejected, but everything acknowledged must
+    // remain.
     let signals = Arc::new(Signals::default());
-    signals.fault.store(true, Ordering::SeqCst);
     let ledgers = (0..4).map(Ledger::new).collect();
     let load = Load::start(ledgers, &Random::new(seed()), &signals, |_| Grpc::of(&home));
     signals.acknowledged(30, &load).await;
+    signals.fault.store(true, Ordering::SeqCst);
     let by_hand = home.start().await;
     signals.stop.store(true, Ordering::SeqCst);
     let mut ledgers = load.finish().await;
@@ -225,9 +226,14 @@ async fn a_gateway_announces_what_another_one_changes_also_after_the_service_was
             .await;
         let content = read["result"]["contents"][0]["text"].as_str();
         assert!(content.expect("a text").contains(text), "{read}");
-        for service in services_of(&home.database()) {
-            kill_process(service, Signal::KILL).expect("it runs");
-        }
+        let service = wait_for("one service runs", || {
+            match services_of(&home.database())[..] {
+                [service] => Some(service),
+                _ => None,
+            }
+        })
+        .await;
+        kill_process(service, Signal::KILL).expect("it runs");
         // A read is repeated on a new connection, a write is not.
         writer
             .call("get_statistics", json!({}))

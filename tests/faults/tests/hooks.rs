@@ -492,6 +492,14 @@ async fn fifty_at_once(trouble: Trouble) {
         "{trouble:?}: 50 hooks at once, the longest wait {} ms; {captured} messages wait for the service",
         waits.iter().max().unwrap().as_millis()
     );
+    // The service acknowledged nothing, so each message waits, or its hook had no time and said so.
+    let complaints = hooks.complaints.lock().unwrap().clone();
+    let is_late = |complaint: &&String| complaint.contains("the time is over");
+    let late = complaints.iter().filter(is_late).count();
+    assert!(
+        captured + late >= 50,
+        "{trouble:?}: {captured} messages wait, {late} hooks were late: {complaints:?}"
+    );
     drop(blocker);
     match trouble {
         Trouble::Killed => service = hooks.home.start().await,

@@ -29,6 +29,7 @@ async fn kill_dash_nine_loses_no_acknowledged_write_and_leaves_no_half_one() {
     let random = Random::new(seed());
     let home = Home::new();
     let mut ledgers: Vec<Ledger> = (0..WRITERS).map(Ledger::new).collect();
+    let mut in_flight = 0;
     let rounds = rounds("CONTEXT_FAULTS_KILLS", 20);
     for round in 0..rounds {
         let mut random = random.part(round as u64);
@@ -55,6 +56,8 @@ async fn kill_dash_nine_loses_no_acknowledged_write_and_leaves_no_half_one() {
         }
         service.kill();
         ledgers = load.finish().await;
+        let attempts = ledgers.iter().filter(|ledger| ledger.attempt.is_some());
+        in_flight += attempts.count();
 
         if database_exists(&home.database()) {
             nothing_wrong(
@@ -69,8 +72,11 @@ async fn kill_dash_nine_loses_no_acknowledged_write_and_leaves_no_half_one() {
         "after the last round",
     );
     let acknowledged: usize = ledgers.iter().map(|ledger| ledger.acknowledged).sum();
-    eprintln!("{rounds} rounds, {acknowledged} acknowledged writes, 0 lost");
+    eprintln!(
+        "{rounds} rounds, {acknowledged} acknowledged writes, 0 lost, {in_flight} in flight at the kills"
+    );
     assert!(acknowledged > rounds, "the writers wrote");
+    assert!(in_flight > 0, "no write was in flight at a kill");
     assert!(
         service.terminate().await.success(),
         "a service that gets SIGTERM ends with success"

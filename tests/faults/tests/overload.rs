@@ -66,6 +66,7 @@ async fn a_full_queue_refuses_with_retry_after_and_recovers() {
         .send()
         .await;
     assert_eq!(reply.status, 503, "{}", reply.body);
+    assert_eq!(reply.reason(), Reason::Overloaded.as_str());
     assert!(
         reply
             .header("retry-after")
@@ -81,6 +82,8 @@ async fn a_full_queue_refuses_with_retry_after_and_recovers() {
         .await
         .expect_err("the queue is full");
     assert_eq!(status.code(), tonic::Code::Unavailable);
+    let ready = Request::get(service.address(), "/readyz").send().await;
+    assert_eq!(ready.status, 200, "{}", ready.body);
 
     drop(blocker);
     let mut stored = BTreeSet::new();

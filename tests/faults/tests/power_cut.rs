@@ -57,6 +57,10 @@ async fn cut_power(random: &mut Random, ignore_sync: bool) -> Aftermath {
             signals.stop.store(true, Ordering::SeqCst);
         }
         written = load.finish().await;
+        assert!(
+            disk.is_cut() || signals.stop.load(Ordering::SeqCst),
+            "the writers ended before the power cut"
+        );
         if restarts && !disk.is_cut() {
             disk.cut_after(1 + random.below(150), random.part(2));
         }
@@ -65,7 +69,10 @@ async fn cut_power(random: &mut Random, ignore_sync: bool) -> Aftermath {
             break;
         }
     }
-    assert!(disk.is_cut(), "the writers ended before the power cut");
+    assert!(
+        disk.is_cut(),
+        "the database does not open before the power cut"
+    );
     Aftermath {
         ledgers: written,
         cut: disk.cut_now(random.clone()),
@@ -134,6 +141,7 @@ async fn a_creation_that_was_cut_short_anywhere_can_be_begun_again() {
             store.close().await;
         }
         if !disk.is_cut() {
+            assert!(operation > 10, "the power was cut {operation} times only");
             eprintln!("{operation} writes, truncations and syncs create and close a database");
             return;
         }

@@ -68,19 +68,29 @@ fn redact(value: &mut Value) {
     }
 }
 
+/// The name of the value's type. An object keeps its keys.
+fn type_of(value: &Value) -> Value {
+    let name = match value {
+        Value::Null => "null",
+        Value::Bool(_) => "boolean",
+        Value::Number(_) => "number",
+        Value::String(text) if text.ends_with('Z') => "time",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(members) => {
+            let types = members
+                .iter()
+                .map(|(key, value)| (key.clone(), type_of(value)));
+            return types.collect();
+        }
+    };
+    json!(format!("<{name}>"))
+}
+
 fn redact_object(object: &mut Map<String, Value>) {
     for (key, value) in object.iter_mut() {
         if REDACTED.contains(&key.as_str()) {
-            let kind = match value {
-                Value::Null => "null",
-                Value::Bool(_) => "boolean",
-                Value::Number(_) => "number",
-                Value::String(text) if text.ends_with('Z') => "time",
-                Value::String(_) => "string",
-                Value::Array(_) => "array",
-                Value::Object(_) => "object",
-            };
-            *value = json!(format!("<{kind}>"));
+            *value = type_of(value);
         } else if key != "metadata" {
             redact(value);
         }

@@ -202,7 +202,9 @@ impl Grpc {
             ),
             "get_statistics" => match self
                 .client
-                .get_statistics(pb::GetStatisticsRequest { min_revision: None })
+                .get_statistics(pb::GetStatisticsRequest {
+                    min_revision: arguments["min_revision"].as_i64(),
+                })
                 .await
             {
                 Ok(response) => {

@@ -1,6 +1,7 @@
 //! A service that authenticates its callers, and gateways to it.
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use context_proto::v1::context_service_client::ContextServiceClient;
 use context_proto::v1::{ListThreadsRequest, ListThreadsResponse};
@@ -14,6 +15,9 @@ use crate::grpc::Grpc;
 use crate::mcp::{Http, Stdio, post};
 use crate::process::{Service, Storage};
 use crate::rest::Rest;
+
+/// Timeout of an operator's command.
+const LIMIT: Duration = Duration::from_secs(90);
 
 /// A service that requires a key for every operation. With `AUTH=oidc` it accepts tokens too.
 pub struct KeyedService {
@@ -80,12 +84,14 @@ impl KeyedService {
             .settings
             .iter()
             .map(|(name, value)| (*name, value.as_str()));
-        let output = self
-            .service
-            .command("context-service")
-            .envs(settings)
-            .args(arguments)
-            .output()
+        let mut command = self.service.command("context-service");
+        command.envs(settings).args(arguments);
+        let output = tokio::process::Command::from(command)
+            .kill_on_drop(true)
+            .output();
+        let output = tokio::time::timeout(LIMIT, output)
+            .await
+            .unwrap_or_else(|_| panic!("{arguments:?}: not within {LIMIT:?}"))
             .expect("the command runs");
         assert!(
             output.status.success(),
@@ -211,11 +217,13 @@ impl From<http::Reply> for Reply {
 
 impl Reply {
     /// The text of a tool's result.
+    ///
+    /// # Panics
+    /// When it is no result of a tool, so that a text is not missing for that reason.
     #[must_use]
     pub fn text(&self) -> &str {
-        self.body["result"]["content"][0]["text"]
-            .as_str()
-            .unwrap_or_default()
+        let text = self.body["result"]["content"][0]["text"].as_str();
+        text.unwrap_or_else(|| panic!("no result of a tool: {self:?}"))
     }
 }
 

@@ -69,12 +69,8 @@ fn route(tool: &str, arguments: &Value) -> (&'static str, String, Option<Value>)
                 .as_array()
                 .map(|ids| ids.iter().map(text).collect::<Vec<_>>().join(","))
                 .unwrap_or_default();
-            let images = arguments
-                .get("include_images")
-                .filter(|v| !v.is_null())
-                .map(|v| format!("&include_images={v}"))
-                .unwrap_or_default();
-            ("GET", format!("/v1/contexts?ids={ids}{images}"), None)
+            let path = query("/v1/contexts".to_owned(), arguments, &["context_ids"]);
+            ("GET", format!("{path}&ids={ids}"), None)
         }
         "update_context" => {
             let mut body = arguments.clone();
@@ -121,7 +117,11 @@ fn route(tool: &str, arguments: &Value) -> (&'static str, String, Option<Value>)
             let path = query("/v1/changes".to_owned(), &arguments, &[]);
             ("GET", format!("{path}{tags}"), None)
         }
-        "get_statistics" => ("GET", "/v1/statistics".to_owned(), None),
+        "get_statistics" => (
+            "GET",
+            query("/v1/statistics".to_owned(), arguments, &[]),
+            None,
+        ),
         "create_artifact" => post("/v1/artifacts"),
         "list_artifacts" => (
             "GET",
@@ -138,7 +138,11 @@ fn route(tool: &str, arguments: &Value) -> (&'static str, String, Option<Value>)
             query("/v1/artifacts/by-path".to_owned(), arguments, &[]),
             None,
         ),
-        "get_artifact" => ("GET", artifact(arguments), None),
+        "get_artifact" => (
+            "GET",
+            query(artifact(arguments), arguments, &["artifact_id"]),
+            None,
+        ),
         "update_artifact" => {
             let mut body = arguments.clone();
             body.as_object_mut()
@@ -156,10 +160,22 @@ fn route(tool: &str, arguments: &Value) -> (&'static str, String, Option<Value>)
             "/v1/artifacts/delete".to_owned(),
             Some(arguments.clone()),
         ),
-        "delete_artifact" => ("DELETE", artifact(arguments), None),
-        "list_artifact_versions" => ("GET", format!("{}/versions", artifact(arguments)), None),
-        "get_artifact_version" => ("GET", version(arguments), None),
-        "restore_artifact_version" => ("POST", format!("{}/restore", version(arguments)), None),
+        "delete_artifact" => {
+            only(arguments, &["artifact_id"]);
+            ("DELETE", artifact(arguments), None)
+        }
+        "list_artifact_versions" => {
+            let path = format!("{}/versions", artifact(arguments));
+            ("GET", query(path, arguments, &["artifact_id"]), None)
+        }
+        "get_artifact_version" => {
+            let in_path = ["artifact_id", "version_number"];
+            ("GET", query(version(arguments), arguments, &in_path), None)
+        }
+        "restore_artifact_version" => {
+            only(arguments, &["artifact_id", "version_number"]);
+            ("POST", format!("{}/restore", version(arguments)), None)
+        }
         "diff_artifact_versions" => (
             "GET",
             query(
@@ -185,13 +201,23 @@ fn version(arguments: &Value) -> String {
     )
 }
 
-/// The arguments as a query string, except those that are in the path.
+/// Panics if there are other arguments than these, because the request would not have them.
+fn only(arguments: &Value, known: &[&str]) {
+    for (key, _) in arguments.as_object().into_iter().flatten() {
+        assert!(
+            known.contains(&key.as_str()),
+            "the REST client does not send `{key}`"
+        );
+    }
+}
+
+/// The arguments as a query string, except those that are in the path or null.
 fn query(path: String, arguments: &Value, in_path: &[&str]) -> String {
     let pairs = arguments
         .as_object()
         .into_iter()
         .flatten()
-        .filter(|(key, _)| !in_path.contains(&key.as_str()));
+        .filter(|(key, value)| !in_path.contains(&key.as_str()) && !value.is_null());
     let pairs: Vec<String> = pairs
         .map(|(key, value)| format!("{key}={}", encoded(&text(value))))
         .collect();

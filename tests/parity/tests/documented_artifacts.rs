@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 const UNKNOWN: &str = "123e4567-e89b-12d3-a456-426614174000";
 
 /// Checks that `actual` has every key of the documented example with a value of the same type. Lists are compared by
-/// their first item. The keys in `metadata` are not compared.
+/// their first item, so a list must have one where the example's has one. The keys in `metadata` are not compared.
 fn same_shape(actual: &Value, example: &Value, path: &str) {
     match (actual, example) {
         (Value::Object(actual), Value::Object(example)) if !path.ends_with(".metadata") => {
@@ -19,7 +19,10 @@ fn same_shape(actual: &Value, example: &Value, path: &str) {
             }
         }
         (Value::Array(actual), Value::Array(example)) => {
-            if let (Some(actual), Some(example)) = (actual.first(), example.first()) {
+            if let Some(example) = example.first() {
+                let actual = actual
+                    .first()
+                    .unwrap_or_else(|| panic!("{path} is an empty list"));
                 same_shape(actual, example, &format!("{path}[0]"));
             }
         }
@@ -248,6 +251,12 @@ async fn the_documented_examples_hold() {
         (&deleted["message"], &deleted["artifact_id"]),
         (&example["message"], &json!(id))
     );
+    mcp.fails(
+        "get_artifact",
+        json!({ "artifact_id": id }),
+        &format!("Artifact {id} not found or access denied"),
+    )
+    .await;
     mcp.fails(
         "delete_artifact",
         json!({ "artifact_id": UNKNOWN }),

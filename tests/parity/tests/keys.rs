@@ -81,6 +81,8 @@ async fn check_that_tools_are_guarded(storage: Storage) {
         "Bearer {}",
         service.key_with("expired", &["--expires", &soon()]).await
     );
+    let before = gateway.call("list_threads", Some(&expired)).await;
+    assert_eq!(before.status, 200, "it has not expired: {}", before.body);
     let artifacts = service
         .key_with("artifacts", &["--only", "artifacts"])
         .await;
@@ -289,16 +291,20 @@ async fn other_owners_are_invisible(storage: Storage) {
                 answers.push(answer);
             }
             assert_eq!(answers[0], answers[1], "{operation} over {name}");
+            // Equal refusals would show nothing.
+            if operation == "store_context" || operation == "search_context" {
+                assert!(matches!(answers[0], Answer::Ok(_)), "{name}: {answers:?}");
+            }
         }
     }
-    for n in [1, context_id] {
+    for (id, text) in [(1, "canary 0"), (context_id, "canary 19")] {
         let Answer::Ok(found) = me
-            .call("get_context_by_ids", &json!({"context_ids": [n]}))
+            .call("get_context_by_ids", &json!({"context_ids": [id]}))
             .await
         else {
             panic!("the owner may read")
         };
-        assert!(found.to_string().contains("canary"), "{found}");
+        assert_eq!(found["result"][0]["text_content"], text, "{found}");
     }
     let Answer::Ok(found) = me
         .call("get_artifact", &json!({"artifact_id": artifact_id}))

@@ -94,23 +94,28 @@ async fn over_http(gateway: &Process) {
     }
 }
 
-/// Sends entries and queries over REST.
+/// Sends entries and queries over REST: accepted ones, and refused ones.
 async fn over_rest(service: &Process) {
     let address = service.address();
-    for (path, body) in [
-        ("/v1/contexts", calls()[0].1.clone()),
-        ("/v1/contexts", json!({SECRET: SECRET})),
-        ("/v1/contexts/search/fts", json!({"query": SECRET})),
-        ("/v1/contexts/search", json!(SECRET)),
+    let mut entry = calls()[0].1.clone();
+    entry["text"] = json!(format!("the {SECRET} over REST"));
+    for (path, body, status) in [
+        ("/v1/contexts", entry, 201_u16),
+        ("/v1/contexts", json!({SECRET: SECRET}), 400),
+        ("/v1/contexts/search/fts", json!({"query": SECRET}), 200),
+        ("/v1/contexts/search", json!(SECRET), 400),
     ] {
-        Request::post(address, path, &body).send().await;
+        let reply = Request::post(address, path, &body).send().await;
+        assert_eq!(reply.status, status, "{path} with {body}: {}", reply.body);
     }
-    for path in [
-        format!("/v1/artifacts/search?query={SECRET}"),
-        format!("/v1/contexts?ids={SECRET}"),
-        format!("/v1/artifacts/{SECRET}"),
+    for (path, status) in [
+        (format!("/v1/artifacts/search?query={SECRET}"), 200_u16),
+        (format!("/v1/contexts?ids={SECRET}"), 400),
+        (format!("/v1/artifacts/{SECRET}"), 400),
+        (format!("/{SECRET}"), 404),
     ] {
-        Request::get(address, &path).send().await;
+        let reply = Request::get(address, &path).send().await;
+        assert_eq!(reply.status, status, "{path}: {}", reply.body);
     }
 }
 
@@ -145,7 +150,7 @@ async fn nothing_is_logged(storage: Storage) {
 
     let stdio = std::fs::read_to_string(&log).expect("a log");
     for (process, log, line) in [
-        ("the service", service.log(), "DEBUG"),
+        ("the service", service.log(), "Rejected a request"),
         (
             "the gateway over HTTP",
             http.log(),

@@ -1,6 +1,6 @@
 //! Equal calls return equal results on every client.
 
-use context_model::Operation;
+use context_model::{Operation, Resource};
 use context_parity::keys::{Gateway, KeyedService};
 use context_parity::{Answer, Brief, Client, Names, Scenario, Step, Storage, substitute};
 use serde_json::{Value, json};
@@ -138,6 +138,20 @@ async fn check_reranking(storage: Storage) {
 async fn run_scenario(storage: Storage) {
     let scenario: Scenario = serde_json::from_str(include_str!("../scenario.json"))
         .expect("the scenario has the form of `Scenario`");
+    for operation in Operation::ALL {
+        let is_called = scenario
+            .steps
+            .iter()
+            .any(|step| step.call == operation.as_str());
+        // Keys and streams have tests of their own.
+        let is_elsewhere =
+            operation.resource() == Resource::ApiKey || *operation == Operation::Watch;
+        assert!(
+            is_called || is_elsewhere,
+            "no step calls {}",
+            operation.as_str()
+        );
+    }
     let mut clients = Client::open_all(storage).await;
     let mut names: Vec<Names> = clients.iter().map(|_| Names::default()).collect();
     let mut briefs: Vec<Option<Brief>> = clients.iter().map(|(_, client)| client.brief()).collect();
@@ -159,6 +173,11 @@ async fn run_scenario(storage: Storage) {
             let mut answer = client.call(&step.call, &names.resolve(&arguments)).await;
             let body = answer.body();
             names.save(&step.saves, body);
+            for key in step.saves.values() {
+                if !body[key.as_str()].is_string() {
+                    failures.push(format!("{} on {name}: no {key} to save", step.shows));
+                }
+            }
             *body = names.hide(body);
             if let Err(problem) = check(step, &answer, storage, brief.as_ref()) {
                 failures.push(format!("{} on {name}: {problem}", step.shows));

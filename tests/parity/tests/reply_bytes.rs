@@ -163,11 +163,20 @@ async fn typical_replies_are_short() {
         "{} for {text}",
         hybrid.len()
     );
+    let listed: Value = serde_json::from_str(&threads).unwrap();
+    assert_eq!(listed["total_threads"], THREADS + 2, "{threads}");
     assert!(threads.len() <= 12_000, "{}", threads.len());
     assert_eq!(
         error.matches("the allowed range is 1 to 100").count(),
         1,
         "{error}"
+    );
+    let of_edit: Value = serde_json::from_str(&edited).unwrap();
+    // Version 2 is that of the edit before.
+    assert_eq!(
+        (&of_edit["id"], &of_edit["version"]),
+        (&created["id"], &json!(3)),
+        "{edited}"
     );
     assert!(edited.len() <= 500, "{edited}");
 }

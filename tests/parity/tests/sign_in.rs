@@ -49,13 +49,23 @@ async fn a_person_who_signs_in_gets_a_token_that_works() {
     let url = url.as_str().expect("an address");
     assert!(url.contains("scope=openid+profile"), "{url}");
     let authorization = format!("{url}&state=s&code_challenge={HASH}&nonce={HASH}");
-    let redirect = Request::new("GET", authorization).send().await;
-    let code = redirect
-        .header("location")
-        .and_then(|back| back.strip_prefix(REDIRECT)?.strip_prefix("?code="))
-        .and_then(|query| query.strip_suffix("&state=s"))
-        .expect("a code");
+    let code = async || {
+        let redirect = Request::new("GET", authorization.clone()).send().await;
+        let code = redirect
+            .header("location")
+            .and_then(|back| back.strip_prefix(REDIRECT)?.strip_prefix("?code="))
+            .and_then(|query| query.strip_suffix("&state=s"));
+        code.expect("a code").to_owned()
+    };
 
+    // A code that was stolen is useless without the verifier of its sign-in.
+    let stolen = json!({"code": code().await, "verifier": "x".repeat(43)});
+    let refused = exchange(&service, &stolen).await;
+    assert_eq!(
+        (refused.status.as_u16(), refused.reason().as_str()),
+        (401, "UNAUTHENTICATED")
+    );
+    let code = code().await;
     let body = json!({"code": code, "verifier": VERIFIER});
     let reply = exchange(&service, &body).await;
     assert_eq!(reply.status.as_u16(), 200, "{}", reply.body);

@@ -27,7 +27,7 @@ pub use pgbouncer::{PgBouncer, pgbouncers};
 pub use server::{Server, programs};
 pub use url::with_database;
 
-/// Age after which the database of a killed test is dropped.
+/// Age after which the database of a killed test is dropped, whenever a template is created.
 const ABANDONED_AFTER: Duration = Duration::from_secs(60 * 60);
 
 /// An advisory lock. The number is arbitrary, but no other program may lock it.

@@ -170,3 +170,47 @@ pub fn name(path: &Path) -> String {
     path.file_stem()
         .map_or_else(String::new, |stem| stem.to_string_lossy().into_owned())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_halves_stay_the_same_and_have_each_question_once() {
+        for (key, is_for_tuning) in [("a1", true), ("a3", false), ("b1", true), ("日本", true)] {
+            let question = Question {
+                text: "any".to_owned(),
+                thread_id: None,
+                relevant: vec![key.to_owned(), "another".to_owned()],
+                answer: None,
+            };
+            assert!(Half::All.has(&question), "{key}");
+            assert_eq!(Half::Tune.has(&question), is_for_tuning, "{key}");
+            assert_eq!(Half::HoldOut.has(&question), !is_for_tuning, "{key}");
+        }
+    }
+
+    #[test]
+    fn a_set_names_the_line_or_the_question_that_is_wrong() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("set.jsonl");
+        let entry = r#"{"entry": {"key": "a", "thread_id": "t", "source": "user", "text": "x"}}"#;
+        for (second, words) in [
+            (r#"{"entry": {"key": "b"}}"#, "line 2"),
+            (entry, "the same key"),
+            (
+                r#"{"question": {"text": "Why?", "relevant": ["b"]}}"#,
+                "Why?",
+            ),
+            (r#"{"question": {"text": "Why?", "relevant": []}}"#, "Why?"),
+        ] {
+            std::fs::write(&file, format!("{entry}\n{second}\n")).unwrap();
+            let error = Set::read(&file).map(|_| ()).unwrap_err().to_string();
+            assert!(error.contains(words), "{second}: {error}");
+        }
+        let question = r#"{"question": {"text": "Why?", "relevant": ["a"]}}"#;
+        std::fs::write(&file, format!("{entry}\n\n{question}\n")).unwrap();
+        let set = Set::read(&file).unwrap();
+        assert_eq!((set.entries.len(), set.questions.len()), (1, 1));
+    }
+}

@@ -12,12 +12,13 @@ const MODEL: &str = concat!(
 
 /// Checks how many answers the snippets of hybrid search have.
 fn check(database: &[&str]) {
+    let home = tempfile::tempdir().unwrap();
     let output = Command::new(env!("CARGO_BIN_EXE_retrieval-eval"))
         .args(["--evidence", "--model", MODEL])
         .args(database)
         .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/data/evidence.jsonl"))
         .env_clear()
-        .env("HOME", std::env::temp_dir())
+        .env("HOME", home.path())
         .output()
         .unwrap();
     let failure = String::from_utf8_lossy(&output.stderr);

@@ -51,6 +51,12 @@ fn the_same_is_found_in_process_over_grpc_and_over_mcp() {
     let in_process = table("in-process");
     assert_eq!(in_process.len(), 11, "{in_process:?}");
     assert!(
+        in_process
+            .iter()
+            .all(|row| row.contains("0.") || row.contains("1.")),
+        "every search ran: {in_process:?}"
+    );
+    assert!(
         in_process[0].starts_with("fts ") && !in_process[0].contains(" 0.000 "),
         "{in_process:?}"
     );

@@ -2,7 +2,8 @@
 //!
 //! The database counts an owner's usage about once a minute; what this service admits in between
 //! is added. So most writes cost no count, and writes of other services are seen within a minute.
-//! Before a write is refused, the usage is counted again, at most once a second.
+//! Before a write is refused, the usage is counted again, at most once a second, and once after
+//! each delete of this service.
 
 #![expect(clippy::disallowed_methods, reason = "the age of counts")]
 
@@ -73,6 +74,8 @@ type Slot<T> = Arc<tokio::sync::Mutex<Option<Count<T>>>>;
 struct Count<T> {
     usage: T,
     at: Instant,
+    /// Whether something that it includes has been deleted.
+    is_too_high: bool,
 }
 
 impl<T> Default for Counts<T> {
@@ -167,7 +170,11 @@ impl QuotaChecks {
             .recorded_bytes(owner, now)
             .await
             .map_err(store_error)?;
-        Ok(Count { usage, at })
+        Ok(Count {
+            usage,
+            at,
+            is_too_high: false,
+        })
     }
 
     /// Admits a write that adds `more`.
@@ -186,7 +193,8 @@ impl QuotaChecks {
             Some(count) => count,
             None => self.count(owner).await?,
         };
-        if quotas.check(count.usage, more).is_err() && count.at.elapsed() >= RECOUNT {
+        let may_recount = count.is_too_high || count.at.elapsed() >= RECOUNT;
+        if may_recount && quotas.check(count.usage, more).is_err() {
             count = self.count(owner).await?;
         }
         let admitted = quotas.check(count.usage, more);
@@ -204,10 +212,26 @@ impl QuotaChecks {
         admitted
     }
 
+    /// Notes that data of the owner was deleted, so that the next write that would be refused counts the usage again.
+    pub async fn freed(&self, owner: &OwnerId) {
+        if self.quotas.is_none() {
+            return;
+        }
+        let slot = self.usage.of(owner);
+        let mut cached = slot.lock().await;
+        if let Some(count) = cached.as_mut() {
+            count.is_too_high = true;
+        }
+    }
+
     async fn count(&self, owner: &OwnerId) -> Result<Count<Usage>> {
         let at = Instant::now();
         let usage = self.store.usage(owner).await.map_err(store_error)?;
-        Ok(Count { usage, at })
+        Ok(Count {
+            usage,
+            at,
+            is_too_high: false,
+        })
     }
 
     /// The owner's usage in bytes, at most a minute old.

@@ -142,6 +142,14 @@ impl Writes {
         self.quotas.admit_usage(&caller.owner, more).await
     }
 
+    /// Notes that `deleted` entries or artifacts of the caller's owner were deleted, so that they no longer count
+    /// towards its quotas.
+    pub async fn freed(&self, caller: &Caller, deleted: u64) {
+        if deleted > 0 {
+            self.quotas.freed(&caller.owner).await;
+        }
+    }
+
     /// Whether any quota is set.
     pub const fn has_quotas(&self) -> bool {
         self.quotas.are_set()

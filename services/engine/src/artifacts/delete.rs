@@ -33,6 +33,7 @@ impl Artifacts {
             .delete_artifact(&caller.owner, id, options)
             .await;
         let written = written.map_err(|error| failed(error, "delete artifact"))?;
+        self.writes.freed(caller, 1).await;
         let message = "Successfully deleted artifact".to_owned();
         Ok(DeleteArtifactReply {
             message,

@@ -71,6 +71,7 @@ impl Artifacts {
             .delete_artifacts(&caller.owner, path, options)
             .await;
         let written = written.map_err(|error| failed(error, "delete artifacts"))?;
+        self.writes.freed(caller, written.outcome).await;
         let deleted_count = i64::try_from(written.outcome).unwrap_or(i64::MAX);
         Ok(DeleteArtifactsReply {
             deleted_count,

@@ -107,8 +107,8 @@ impl Contexts {
         Ok((items, texts))
     }
 
-    /// Writes a batch and builds the reply. `writing` is `None` when the batch has no valid items and repeats no
-    /// request. `updated_fields` and `id_of` take an index among the items of the request.
+    /// Writes a batch and builds the reply. `writing` is `None` when the batch has no valid items and no idempotency
+    /// key. `updated_fields` and `id_of` take an index among the items of the request.
     ///
     /// # Errors
     /// The store's errors.

@@ -60,6 +60,7 @@ impl Contexts {
             .delete_contexts(&caller.owner, criteria, options)
             .await
             .map_err(store_error)?;
+        self.writes.freed(caller, written.outcome).await;
         let deleted_count = written.outcome as i64;
         Ok(DeleteContextReply {
             success: true,
@@ -155,6 +156,7 @@ impl Contexts {
             .delete_contexts(&caller.owner, criteria, options)
             .await
             .map_err(store_error)?;
+        self.writes.freed(caller, written.outcome).await;
         let deleted_count = written.outcome as i64;
         Ok(DeleteContextBatchReply {
             success: true,

@@ -74,6 +74,7 @@ pub(super) fn batch_reply(
                 context_id: Some(outcome.id),
                 error: None,
                 updated_fields: updated_fields(index),
+                duplicate: outcome.duplicate,
             },
             Err(error) => BatchResult {
                 index: index as i64,
@@ -81,11 +82,21 @@ pub(super) fn batch_reply(
                 context_id: id_of(index),
                 error: Some(error.0.message),
                 updated_fields: None,
+                duplicate: false,
             },
         })
         .collect();
     let succeeded = results.iter().filter(|r| r.success).count();
-    let message = format!("{verb} {succeeded} of {total} contexts");
+    let repeated = match results.iter().filter(|r| r.duplicate).count() {
+        0 => String::new(),
+        1 => {
+            "; 1 of them repeats the newest entry of its thread and was not stored again".to_owned()
+        }
+        more => format!(
+            "; {more} of them repeat the newest entries of their threads and were not stored again"
+        ),
+    };
+    let message = format!("{verb} {succeeded} of {total} contexts{repeated}");
     BatchReply {
         success: succeeded == total,
         total: total as i64,
@@ -97,8 +108,8 @@ pub(super) fn batch_reply(
     }
 }
 
-/// The outcome of a batch without valid items. The revision comes from the owner's statistics, because no read of the
-/// store returns only the revision.
+/// The outcome of a batch without valid items and without an idempotency key. The revision comes from the owner's
+/// statistics, because no read of the store returns only the revision.
 ///
 /// # Errors
 /// The store's errors.

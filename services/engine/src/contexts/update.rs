@@ -119,7 +119,8 @@ impl Contexts {
         let (embeddings, texts) = self.embed_batch(admitted, texts).await?;
         options.embeddings = embeddings;
         options.reject(&failed);
-        let writes = admitted == Admitted::Repeated || !items.is_empty();
+        // With a key, an empty batch is written too, so that its outcome is stored under the key.
+        let writes = options.idempotency.is_some() || !items.is_empty();
         let writing = writes.then(|| {
             self.store
                 .update_contexts(&caller.owner, items, atomic, options)

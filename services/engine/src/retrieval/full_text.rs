@@ -58,7 +58,7 @@ impl Retrieval {
         let mut reply = FtsSearchContextReply {
             query: request.query,
             mode: mode_name.as_str().to_owned(),
-            language: self.analyzer.language().name().to_owned(),
+            language: self.language().to_owned(),
             fts_available: true,
             results: Vec::new(),
             count: 0,
@@ -277,7 +277,7 @@ impl RankedHit for FtsHit {
         }
     }
 
-    fn scores(self, rerank_score: Option<f64>) -> Scores {
+    fn scores(self, rerank_score: Option<Option<f64>>) -> Scores {
         Scores::Fts(FtsScores {
             fts_score: self.score,
             fts_rank: None,

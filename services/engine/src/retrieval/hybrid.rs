@@ -350,14 +350,14 @@ impl RankedHit for Fused {
         self.semantic.as_mut()
     }
 
-    fn scores(self, rerank_score: Option<f64>) -> Scores {
+    fn scores(self, rerank_score: Option<Option<f64>>) -> Scores {
         Scores::Hybrid(HybridScores {
             rrf: self.score,
             fts_rank: self.fts_rank,
             semantic_rank: self.semantic_rank,
             fts_score: self.fts_score,
             semantic_distance: self.semantic.map(|found| found.distance),
-            rerank_score,
+            rerank_score: rerank_score.flatten(),
         })
     }
 }

@@ -75,8 +75,9 @@ pub(super) trait RankedHit: Copy {
     /// The semantic retriever's hit, if it found the entry.
     fn semantic(&mut self) -> Option<&mut SemanticHit>;
 
-    /// The scores in the entry's result.
-    fn scores(self, rerank_score: Option<f64>) -> Scores;
+    /// The scores in the entry's result. `rerank_score` is `None` when reranking is off, and `Some(None)` for an entry
+    /// that was not reranked.
+    fn scores(self, rerank_score: Option<Option<f64>>) -> Scores;
 }
 
 /// The results of one page.
@@ -245,12 +246,15 @@ impl Retrieval {
         warnings.extend(relevance_warning(search, &order, highest, hits.len()));
         warnings.extend(ranking.capped_at.map(cap_warning));
         let rerank_scores: HashMap<i64, Option<f64>> = shown.iter().copied().collect();
+        let reranks = self.reranks();
         let scores: HashMap<i64, Scores> = candidates
             .iter()
             .zip(&hits)
             .filter_map(|(candidate, hit)| {
-                let rerank_score = rerank_scores.get(&candidate.id)?;
-                Some((candidate.id, hit.scores(*rerank_score)))
+                let rerank_score = *rerank_scores.get(&candidate.id)?;
+                // A score of a model that has just left is shown too.
+                let is_present = reranks || rerank_score.is_some();
+                Some((candidate.id, hit.scores(is_present.then_some(rerank_score))))
             })
             .collect();
         let highlight = search.highlight.clone();

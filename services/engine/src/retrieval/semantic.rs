@@ -151,7 +151,7 @@ impl RankedHit for SemanticHit {
         Some(self)
     }
 
-    fn scores(self, rerank_score: Option<f64>) -> Scores {
+    fn scores(self, rerank_score: Option<Option<f64>>) -> Scores {
         Scores::Semantic(SemanticScores {
             semantic_distance: self.distance,
             semantic_rank: None,

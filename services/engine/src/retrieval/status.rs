@@ -6,6 +6,7 @@ use context_model::{
     ChunkingStatus, FtsStatus, HybridSearchStatus, RerankingStatus, Result, SemanticSearchStatus,
 };
 use context_store::StoreStatistics;
+use context_text::Language;
 
 use super::Retrieval;
 use super::embedding::NO_TOKEN_VECTORS;
@@ -15,6 +16,19 @@ use crate::coverage::percentage;
 use crate::error::store_error;
 
 impl Retrieval {
+    /// The language of full-text search, as replies name it: the configured one, or `unstemmed` if the database does
+    /// not know it.
+    pub(super) fn language(&self) -> &str {
+        match self.analyzer.language() {
+            // PostgreSQL does not start with a name that it does not know. Its server stems the languages that we
+            // cannot stem.
+            Language::Unstemmed if self.store.backend() == "postgresql" => {
+                self.search.fts_language.trim()
+            }
+            language => language.name(),
+        }
+    }
+
     /// The state of full-text search, with its part of the counts.
     pub(crate) fn full_text_status(&self, counts: &StoreStatistics) -> FtsStatus {
         let is_on = self.search.fts_on();
@@ -22,7 +36,7 @@ impl Retrieval {
             enabled: is_on,
             available: is_on,
             reason: (!is_on).then(|| "switched off by ENABLE_FTS=false".to_owned()),
-            language: self.analyzer.language().name().to_owned(),
+            language: self.language().to_owned(),
             backend: self.store.backend().to_owned(),
             engine: counts.fts_engine.to_owned(),
             indexed_entries: counts.indexed_entries,

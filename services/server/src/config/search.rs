@@ -35,8 +35,8 @@ pub struct Search {
 
     /// The language of stemming.
     ///
-    /// On SQLite, words of a language without a stemmer are compared unstemmed. On PostgreSQL any text search
-    /// configuration of the server can be named; an unknown name stops the start.
+    /// On SQLite, words of a language without a stemmer are compared unstemmed, and replies say `unstemmed`. On
+    /// PostgreSQL any text search configuration of the server can be named; an unknown name stops the start.
     #[arg(
         long,
         env = "FTS_LANGUAGE",

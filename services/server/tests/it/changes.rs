@@ -228,6 +228,27 @@ async fn a_change_carries_the_current_state_when_asked() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_number_is_refused_outside_its_range_and_read_at_its_bounds() {
+    let service = Service::start().await;
+    // With a change to return, no list waits.
+    service.store("t", "x").await;
+    for (field, least, most) in [
+        ("limit", 1, 1000),
+        ("wait_ms", 0, 25_000),
+        ("preview_chars", 0, 1000),
+    ] {
+        for (value, status) in [(least - 1, 400), (least, 200), (most, 200), (most + 1, 400)] {
+            let path = format!("/v1/changes?{field}={value}");
+            let reply = service.get(&path).send().await;
+            assert_eq!(reply.status, status, "{path}: {}", reply.body);
+            if status == 400 {
+                assert_eq!(reply.json()["violations"][0]["field"], field, "{path}");
+            }
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_page_with_bodies_ends_at_four_megabytes() {
     let service = Service::start().await;
     let entries: Vec<Value> = (0..12)

@@ -2,6 +2,7 @@
 
 use serde_json::json;
 
+use crate::changes::both;
 use crate::service::Service;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -140,9 +141,17 @@ async fn a_retry_with_its_key_gives_the_first_reply_and_another_request_is_refus
             .header("idempotency-key", "key-1")
     };
     let first = store("one").send().await;
-    service.store("t", "between").await;
+    assert_eq!(
+        (first.status.as_u16(), &first.json()["context_id"]),
+        (201, &json!(1))
+    );
+    let between = service.store("t", "between").await;
     let retry = store("one").send().await;
-    assert_eq!(retry.json()["context_id"], first.json()["context_id"]);
+    assert!(retry.status.is_success(), "{}", retry.body);
+    assert_eq!(retry.json()["context_id"], 1);
+    // The retry stored nothing.
+    let statistics = service.get("/v1/statistics").send().await.json();
+    assert_eq!((between, &statistics["total_entries"]), (2, &json!(2)));
     let other = store("two").send().await;
     assert_eq!(
         (other.status.as_u16(), other.reason().as_str()),
@@ -161,6 +170,49 @@ async fn a_retry_with_its_key_gives_the_first_reply_and_another_request_is_refus
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_batch_without_valid_items_uses_up_its_key() {
+    for (service, _database) in both(&[]).await {
+        service.store("t", "first").await;
+        let entries = |text: &str| {
+            let entry = json!({"thread_id": "t", "source": "user", "text": text});
+            json!({"entries": [entry], "atomic": false})
+        };
+        let updates = |text: &str| {
+            let update = json!({"context_id": 1, "text": text});
+            json!({"updates": [update], "atomic": false})
+        };
+        let path = "/v1/contexts/batch";
+        let store = |text: &str| service.post(path, entries(text));
+        let update = |text: &str| service.patch(path, updates(text));
+        for (invalid, again, other, key) in [
+            (store(""), store(""), store("second"), "store"),
+            (update(""), update(""), update("second"), "update"),
+        ] {
+            let invalid = invalid.header("idempotency-key", key).send().await;
+            assert_eq!(invalid.status, 200, "{}", invalid.body);
+            let reply = invalid.json();
+            assert_eq!(
+                (&reply["failed"], &reply["revision"]),
+                (&json!(1), &json!(1))
+            );
+            let again = again.header("idempotency-key", key).send().await;
+            assert_eq!(again.json(), reply);
+            let other = other.header("idempotency-key", key).send().await;
+            assert_eq!(
+                (other.status.as_u16(), other.reason().as_str()),
+                (422, "IDEMPOTENCY_KEY_REUSED"),
+                "{}",
+                other.body
+            );
+        }
+        let statistics = service.get("/v1/statistics").send().await.json();
+        assert_eq!(statistics["total_entries"], 1);
+        let first = service.get("/v1/contexts/1").send().await.json();
+        assert_eq!(first["text_content"], "first");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_delete_that_cannot_keep_its_condition_is_refused() {
     let service = Service::start().await;
     service.store("t", "still there").await;
@@ -174,4 +226,38 @@ async fn a_delete_that_cannot_keep_its_condition_is_refused() {
         400
     );
     assert_eq!(service.get("/v1/contexts/1").send().await.status, 200);
+    let body = json!({"content": "still there"});
+    let created = service.post("/v1/artifacts", body).send().await.json();
+    let path = format!("/v1/artifacts/{}", created["id"].as_str().unwrap());
+    let refused = service.delete(&path).header("if-match", "\"1\"");
+    assert_eq!(refused.send().await.status, 400);
+    assert_eq!(service.get(&path).send().await.status, 200);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_restore_based_on_an_old_version_is_refused() {
+    let service = Service::start().await;
+    let body = json!({"content": "first"});
+    let created = service.post("/v1/artifacts", body).send().await.json();
+    let path = format!("/v1/artifacts/{}", created["id"].as_str().unwrap());
+    let changed = service.patch(&path, json!({"content": "second"}));
+    assert_eq!(changed.send().await.status, 200);
+    let restore = async |tag: &str| {
+        let restore = service.post(&format!("{path}/versions/1/restore"), json!({}));
+        restore.header("if-match", tag).send().await
+    };
+    let stale = restore("\"1\"").await;
+    assert_eq!(
+        (stale.status.as_u16(), stale.reason().as_str()),
+        (412, "VERSION_MISMATCH")
+    );
+    let content = service.get(&path).send().await.json()["content"].clone();
+    assert_eq!(content, "second");
+    let restored = restore("\"2\"").await;
+    assert_eq!(
+        (restored.status.as_u16(), restored.header("etag")),
+        (200, Some("\"3\""))
+    );
+    let content = service.get(&path).send().await.json()["content"].clone();
+    assert_eq!(content, "first");
 }

@@ -134,6 +134,9 @@ fn keys_and_passwords_are_not_printed() {
             .args(form);
         let (code, output, errors) = run(&mut command);
         assert_eq!(code, 0, "{errors}");
+        // Without a service there is nothing to compare. `gateway/tests/it/settings.rs` compares settings with secrets.
+        let names_settings = form != ["--compare"];
+        assert_eq!(output.contains("SUMMARY_API_KEY"), names_settings);
         assert!(
             !format!("{output}{errors}").contains("canary"),
             "{output}{errors}"

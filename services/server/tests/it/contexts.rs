@@ -59,6 +59,43 @@ async fn a_retransmit_is_answered_with_the_first_entry_and_200() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_batch_says_which_of_its_items_are_retransmits() {
+    let service = Service::start().await;
+    let entry = |text: &str| json!({"thread_id": "t", "source": "user", "text": text});
+    let store = async |texts: &[&str]| {
+        let entries: Vec<_> = texts.iter().copied().map(entry).collect();
+        let body = json!({"entries": entries});
+        let reply = service.post("/v1/contexts/batch", body).send().await.json();
+        let results = reply["results"].as_array().unwrap().iter();
+        let items: Vec<_> = results
+            .map(|item| (item["context_id"].as_i64(), item.get("duplicate").cloned()))
+            .collect();
+        (reply["message"].as_str().unwrap().to_owned(), items)
+    };
+    let repeated = Some(json!(true));
+    assert_eq!(
+        store(&["once", "once"]).await,
+        (
+            "Stored 2 of 2 contexts; 1 of them repeats the newest entry of its thread and was not stored again"
+                .to_owned(),
+            vec![(Some(1), None), (Some(1), repeated.clone())]
+        )
+    );
+    assert_eq!(
+        store(&["once", "once"]).await,
+        (
+            "Stored 2 of 2 contexts; 2 of them repeat the newest entries of their threads and were not stored again"
+                .to_owned(),
+            vec![(Some(1), repeated.clone()), (Some(1), repeated)]
+        )
+    );
+    assert_eq!(
+        store(&["other"]).await,
+        ("Stored 1 of 1 contexts".to_owned(), vec![(Some(2), None)])
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn the_list_form_skips_unknown_ids_and_the_single_form_does_not() {
     let service = Service::start().await;
     let (first, second) = (

@@ -360,7 +360,7 @@ async fn what_another_owner_has_is_not_found_under_its_id() {
             .json()["context_id"],
         1
     );
-    let artifact = serde_json::json!({"content": "# Canary"});
+    let artifact = serde_json::json!({"content": "# Canary", "path": "/p"});
     let created = service
         .post("/v1/artifacts", artifact)
         .header("authorization", &mine)
@@ -368,6 +368,7 @@ async fn what_another_owner_has_is_not_found_under_its_id() {
         .await
         .json();
     let artifact = created["id"].as_str().expect("an id");
+    let mut checked = 0;
     for (operation, call) in operations() {
         let Call::Rest { method, path } = call else {
             continue;
@@ -376,15 +377,16 @@ async fn what_another_owner_has_is_not_found_under_its_id() {
             "/v1/artifacts/123e4567-e89b-12d3-a456-426614174000",
             &format!("/v1/artifacts/{artifact}"),
         );
-        let has_id = ["/contexts/1", "/threads/t", artifact];
+        let path = match operation.as_str() {
+            "diff_artifact_versions" => format!("{path}?from_version=1&to_version=1"),
+            "get_artifact_by_path" => format!("{path}?path=/p"),
+            _ => path,
+        };
+        let has_id = ["/contexts/1", "/threads/t", artifact, "?path=/p"];
         if !has_id.iter().any(|id| path.contains(id)) {
             continue;
         }
-        let path = if operation == "diff_artifact_versions" {
-            format!("{path}?from_version=1&to_version=1")
-        } else {
-            path
-        };
+        checked += 1;
         let body = match operation.as_str() {
             "update_context" => serde_json::json!({"text": "changed"}),
             "update_artifact" => serde_json::json!({"content": "changed"}),
@@ -411,9 +413,11 @@ async fn what_another_owner_has_is_not_found_under_its_id() {
             reply.body
         );
     }
+    assert!(checked >= 12, "{checked} operations have an id");
     for path in [
         "/v1/contexts/1".to_owned(),
         format!("/v1/artifacts/{artifact}"),
+        "/v1/artifacts/by-path?path=/p".to_owned(),
     ] {
         assert!(
             service

@@ -308,10 +308,20 @@ async fn a_port_that_another_program_has_is_named_with_its_setting() {
     let home = Home::new();
     let other = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = other.local_addr().unwrap().to_string();
-    let report = faults(with(&home, &[("CONTEXT_LISTEN", &address)])).await;
-    assert!(
-        report.contains(&format!("✘ port       cannot listen on {address}"))
-            && report.contains("set CONTEXT_LISTEN"),
-        "{report}"
-    );
+    for setting in ["CONTEXT_LISTEN", "CONTEXT_GRPC_LISTEN"] {
+        let report = faults(with(&home, &[(setting, &address)])).await;
+        assert!(
+            report.contains(&format!("✘ port       cannot listen on {address}"))
+                && report.ends_with(&format!("set {setting}")),
+            "{report}"
+        );
+    }
+    // A free port that both settings name.
+    drop(other);
+    let both = [
+        ("CONTEXT_LISTEN", address.as_str()),
+        ("CONTEXT_GRPC_LISTEN", address.as_str()),
+    ];
+    let report = faults(with(&home, &both)).await;
+    assert!(report.ends_with("set CONTEXT_GRPC_LISTEN"), "{report}");
 }

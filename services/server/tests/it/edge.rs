@@ -61,14 +61,23 @@ async fn an_allowed_origin_may_call_and_read_the_etag() {
         .send()
         .await;
     assert_eq!(other.header("access-control-allow-origin"), None);
-    let preflight = service
-        .request("OPTIONS", "/v1/contexts/1")
-        .header("origin", "https://app.example")
-        .header("access-control-request-method", "PATCH")
-        .header("access-control-request-headers", "content-type,if-match")
-        .send()
-        .await;
+    let preflight = async |origin: &str| {
+        service
+            .request("OPTIONS", "/v1/contexts/1")
+            .header("origin", origin)
+            .header("access-control-request-method", "PATCH")
+            .header("access-control-request-headers", "content-type,if-match")
+            .send()
+            .await
+    };
+    let other = preflight("https://evil.example").await;
+    assert_eq!(other.header("access-control-allow-origin"), None);
+    let preflight = preflight("https://app.example").await;
     assert_eq!(preflight.status, 200);
+    assert_eq!(
+        preflight.header("access-control-allow-origin"),
+        Some("https://app.example")
+    );
     assert!(
         preflight
             .header("access-control-allow-methods")
@@ -87,7 +96,14 @@ async fn a_request_id_is_kept_when_harmless_and_made_otherwise() {
         .await;
     assert_eq!(echoed.header("x-request-id"), Some("job-17.a_b"));
     assert_eq!(echoed.json()["instance"], "job-17.a_b");
-    for odd in ["<script>", "a b", &"x".repeat(129)] {
+    let longest = "x".repeat(128);
+    let kept = service
+        .get("/healthz")
+        .header("x-request-id", &longest)
+        .send()
+        .await;
+    assert_eq!(kept.header("x-request-id"), Some(longest.as_str()));
+    for odd in ["", "<script>", "a b", &"x".repeat(129)] {
         let made = service
             .get("/healthz")
             .header("x-request-id", odd)
@@ -100,10 +116,13 @@ async fn a_request_id_is_kept_when_harmless_and_made_otherwise() {
 #[tokio::test(flavor = "multi_thread")]
 async fn replies_are_not_sniffed_framed_or_stored() {
     let service = Service::start().await;
-    let reply = service.get("/v1/threads").send().await;
-    assert_eq!(reply.header("x-content-type-options"), Some("nosniff"));
-    assert_eq!(reply.header("x-frame-options"), Some("DENY"));
-    assert_eq!(reply.header("cache-control"), Some("no-store"));
+    for (path, status) in [("/v1/threads", 200), ("/v1/contexts/99", 404)] {
+        let reply = service.get(path).send().await;
+        assert_eq!(reply.status, status, "{path}");
+        assert_eq!(reply.header("x-content-type-options"), Some("nosniff"));
+        assert_eq!(reply.header("x-frame-options"), Some("DENY"));
+        assert_eq!(reply.header("cache-control"), Some("no-store"));
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -122,11 +141,13 @@ async fn the_explorer_needs_no_other_host() {
             .starts_with("text/html")
     );
     assert!(!page.body.contains("https://"), "{}", page.body);
-    for part in page
+    let files = page
         .body
         .split('"')
-        .filter(|part| part.ends_with(".js") || part.ends_with(".css"))
-    {
+        .filter(|part| part.ends_with(".js") || part.ends_with(".css"));
+    let files: Vec<&str> = files.collect();
+    assert!(files.len() >= 4, "{files:?}");
+    for part in files {
         let file = service
             .get(&format!("/docs/{}", part.trim_start_matches("./")))
             .send()

@@ -192,9 +192,13 @@ async fn reranking_and_summaries_that_are_demanded_without_a_model_start_and_are
             "ENABLE_SEMANTIC_SEARCH=false",
         ),
         (
-            &["--enable-reranking=true", "--embedding-provider=ollama"],
+            &[
+                "--enable-reranking=true",
+                "--embedding-provider=ollama",
+                "--ollama-host=http://127.0.0.1:1",
+            ],
             "reranking",
-            "the embedding provider at http://",
+            "the embedding provider at http://127.0.0.1:1",
         ),
         (
             &[
@@ -304,10 +308,14 @@ async fn a_request_that_has_begun_is_finished_before_the_service_stops() {
 async fn a_request_that_does_not_end_holds_the_stop_up_no_longer_than_set() {
     let service = Service::start_with(&["--drain-timeout-seconds=0"]).await;
     let mut stream = TcpStream::connect(service.address).await.unwrap();
-    stream
-        .write_all(b"POST /v1/contexts HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: 100\r\n\r\n{")
-        .await
-        .unwrap();
+    let head = "POST /v1/contexts HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: 100\r\n\
+         expect: 100-continue\r\n\r\n";
+    stream.write_all(head.as_bytes()).await.unwrap();
+    // From `100 Continue` on the request is in flight.
+    let mut interim = [0; 25];
+    stream.read_exact(&mut interim).await.unwrap();
+    assert!(interim.starts_with(b"HTTP/1.1 100"));
+    stream.write_all(b"{").await.unwrap();
     service.begin_stop();
     tokio::time::timeout(Duration::from_secs(5), service.stopped())
         .await

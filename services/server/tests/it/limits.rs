@@ -114,6 +114,7 @@ async fn large_replies_are_compressed_when_the_caller_can_read_that() {
         .send()
         .await;
     assert_eq!(compressed.header("content-encoding"), Some("gzip"));
+    assert!(compressed.body.len() * 2 < plain.body.len());
     let small = service
         .get("/healthz")
         .header("accept-encoding", "gzip")

@@ -10,6 +10,7 @@ use context_store::{Memory, OwnerId};
 use context_test_support::Random;
 use serde::Serialize;
 
+use crate::changes::both;
 use crate::service::Service;
 
 const OWNERS: usize = 10;
@@ -321,6 +322,12 @@ async fn ten_owners_never_see_anything_of_each_other() {
             );
         }
     }
+    let contexts: i64 = made.values().map(|made| made.contexts).sum();
+    let artifacts: usize = made.values().map(|made| made.artifacts.len()).sum();
+    assert!(
+        contexts > 1000 && artifacts > 100,
+        "{contexts} entries and {artifacts} artifacts"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -356,63 +363,63 @@ async fn callers_narrowed_to_threads_never_see_anything_of_each_other() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_others_write_moves_no_score_and_no_rank() {
-    let service = Service::start().await;
-    let me = caller("me");
-    for i in 0..50 {
-        let text = format!(
-            "{} common words {}",
-            if i % 3 == 0 { "rare" } else { "other" },
-            "common ".repeat(i % 5)
-        );
-        let request = m::StoreContextRequest {
-            thread_id: "t".into(),
-            source: "user".into(),
-            text: format!("{text} {i}"),
-            ..Default::default()
-        };
-        service
-            .engine
-            .contexts
-            .store_context(&me, request, WriteContext::default())
-            .await
-            .unwrap();
-    }
-    let ranked = || async {
-        let request = m::FtsSearchContextRequest {
-            query: "rare common".into(),
-            limit: Some(50),
-            ..Default::default()
-        };
-        serde_json::to_string(
-            &service
+    for (service, _database) in both(&[]).await {
+        let me = caller("me");
+        for i in 0..50 {
+            let text = format!(
+                "{} common words {}",
+                if i % 3 == 0 { "rare" } else { "other" },
+                "common ".repeat(i % 5)
+            );
+            let request = m::StoreContextRequest {
+                thread_id: "t".into(),
+                source: "user".into(),
+                text: format!("{text} {i}"),
+                ..Default::default()
+            };
+            service
+                .engine
+                .contexts
+                .store_context(&me, request, WriteContext::default())
+                .await
+                .unwrap();
+        }
+        let ranked = || async {
+            let request = m::FtsSearchContextRequest {
+                query: "rare common".into(),
+                limit: Some(50),
+                ..Default::default()
+            };
+            service
                 .engine
                 .retrieval
                 .fts_search_context(&me, request)
                 .await
-                .unwrap(),
-        )
-        .unwrap()
-    };
-    let before = ranked().await;
-    for _ in 0..10 {
-        let entry = |i: usize| m::StoreContextRequest {
-            thread_id: format!("t{i}"),
-            source: "agent".into(),
-            text: format!("rare rare common {i}"),
-            ..Default::default()
+                .unwrap()
         };
-        let request = m::StoreContextBatchRequest {
-            entries: (0..100).map(entry).collect(),
-            atomic: None,
-        };
-        service
-            .engine
-            .contexts
-            .store_context_batch(&caller("them"), request, WriteContext::default())
-            .await
-            .unwrap();
+        let before = ranked().await;
+        assert!(before.count >= 17, "{}", before.count);
+        for _ in 0..10 {
+            let entry = |i: usize| m::StoreContextRequest {
+                thread_id: format!("t{i}"),
+                source: "agent".into(),
+                text: format!("rare rare common {i}"),
+                ..Default::default()
+            };
+            let request = m::StoreContextBatchRequest {
+                entries: (0..100).map(entry).collect(),
+                atomic: None,
+            };
+            service
+                .engine
+                .contexts
+                .store_context_batch(&caller("them"), request, WriteContext::default())
+                .await
+                .unwrap();
+        }
+        let [after, before] = [ranked().await, before].map(|reply| serde_json::to_string(&reply));
+        assert_eq!(after.unwrap(), before.unwrap());
     }
-    assert_eq!(ranked().await, before);
 }
 
 #[tokio::test(flavor = "multi_thread")]

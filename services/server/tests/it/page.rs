@@ -231,8 +231,13 @@ async fn with_keys_the_page_asks_for_one() {
 async fn the_page_of_a_service_with_a_port_is_there() {
     let home = Home::new();
     let service = home.start_as(program(&home)).await;
-    assert_eq!(opened(&home), format!("http://{}/", service.address()));
     let page = service.address();
+    assert_eq!(opened(&home), format!("http://{page}/"));
+    let shown = Request::get(page, "/").send().await;
+    assert_eq!(
+        (shown.status.as_u16(), shown.header("content-type")),
+        (200, Some(FILES[0].1))
+    );
     assert_eq!(session(page, "0").await.reason(), "NOT_FOUND");
 }
 

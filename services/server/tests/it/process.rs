@@ -7,6 +7,8 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::mpsc;
+use std::time::Duration;
 
 use clap::CommandFactory as _;
 use context_proto::v1::GetStatisticsRequest;
@@ -20,9 +22,26 @@ pub fn program(home: &Home) -> Command {
     home.command_at(Path::new(PROGRAM))
 }
 
+/// How long a command may run. It takes seconds, also on a busy machine.
+const LIMIT: Duration = Duration::from_secs(300);
+
 /// Runs a command to its end. Returns its exit code, stdout and stderr.
+///
+/// # Panics
+/// When it does not end, for example because a service starts that must not start.
 pub fn run(command: &mut Command) -> (i32, String, String) {
-    let output = command.output().expect("the program runs");
+    run_with_stdout(command, Stdio::piped())
+}
+
+/// As [`run`], with this stdout.
+fn run_with_stdout(command: &mut Command, stdout: Stdio) -> (i32, String, String) {
+    command.stdout(stdout).stderr(Stdio::piped());
+    let child = command.spawn().expect("the program runs");
+    let (sender, ended) = mpsc::channel();
+    std::thread::spawn(move || sender.send(child.wait_with_output()));
+    let output = ended.recv_timeout(LIMIT);
+    let output = output.unwrap_or_else(|_| panic!("{command:?} does not end"));
+    let output = output.expect("its output is read");
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     (
         output.status.code().unwrap_or(-1),
@@ -188,10 +207,10 @@ async fn the_log_tells_what_happened_and_nothing_of_what_was_stored() {
     command.env("LOG_LEVEL", "debug").env("LOG_FORMAT", "json");
     let mut process = home.start_as(command).await;
     let address = process.address();
-    let post = |path: &str, body: &str| {
+    let send = |method: &str, path: &str, body: &str| {
         let mut stream = TcpStream::connect(address).expect("a connection");
         let head = format!(
-            "POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\nx-request-id: job-1\r\n"
+            "{method} {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\nx-request-id: job-1\r\n"
         );
         write!(stream, "{head}idempotency-key: hidden-key\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{body}", body.len())
             .expect("sent");
@@ -200,17 +219,25 @@ async fn the_log_tells_what_happened_and_nothing_of_what_was_stored() {
         reply
     };
     let stored = r#"{"thread_id": "t", "source": "user", "text": "hidden-text", "metadata": {"k": "hidden-metadata"}}"#;
-    assert!(
-        post(
-            "/v1/contexts",
-            r#"{"thread_id": "t", "source": "hidden-source", "text": "x"}"#
-        )
-        .starts_with("HTTP/1.1 400")
-    );
-    assert!(post("/v1/contexts", stored).starts_with("HTTP/1.1 201"));
-    assert!(
-        post("/v1/contexts/search/fts", r#"{"query": "hidden-query"}"#).starts_with("HTTP/1.1 200")
-    );
+    let bad_source = r#"{"thread_id": "t", "source": "hidden-source", "text": "x"}"#;
+    let bad_query = r#"{"query": "(hidden-query", "mode": "boolean"}"#;
+    for (method, path, body, status) in [
+        ("POST", "/v1/contexts", bad_source, 400),
+        ("POST", "/v1/contexts", stored, 201),
+        (
+            "POST",
+            "/v1/contexts/search/fts",
+            r#"{"query": "hidden-query"}"#,
+            200,
+        ),
+        ("POST", "/v1/contexts/search/fts", bad_query, 400),
+        ("GET", "/v1/threads/hidden-thread", "", 404),
+        ("GET", "/v1/tags?prefix=hidden-tag", "", 200),
+        ("GET", "/hidden-path", "", 404),
+    ] {
+        let reply = send(method, path, body);
+        assert!(reply.starts_with(&format!("HTTP/1.1 {status}")), "{reply}");
+    }
     process.stop();
     assert!(process.ended().await.success());
     let log = process.log();
@@ -300,6 +327,7 @@ async fn the_doctor_finds_what_is_wrong() {
     let home = Home::new();
     let (code, report, _) = run(program(&home).arg("doctor"));
     assert_eq!(code, 0, "{report}");
+    assert!(report.contains("✔ database"), "{report}");
     assert!(report.lines().all(|line| line.starts_with('✔')), "{report}");
 
     assert_eq!(run(program(&home).arg("ready")).0, 1);
@@ -361,16 +389,16 @@ fn completions_are_printed_and_a_closed_pipe_is_no_failure() {
 }
 
 #[cfg(target_os = "linux")]
-fn full_disk() -> std::fs::File {
+fn full_disk() -> Stdio {
     let device = std::fs::File::options().write(true).open("/dev/full");
-    device.expect("a device that is always full")
+    device.expect("a device that is always full").into()
 }
 
 #[cfg(target_os = "linux")]
 #[test]
 fn output_that_cannot_be_written_is_a_failure_with_a_reason() {
     let home = Home::new();
-    let (code, _, stderr) = run(program(&home).arg("openapi").stdout(full_disk()));
+    let (code, _, stderr) = run_with_stdout(program(&home).arg("openapi"), full_disk());
     assert!(
         code == 1 && stderr.contains("error: the output cannot be written"),
         "{stderr}"

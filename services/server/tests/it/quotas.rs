@@ -1,7 +1,6 @@
 //! Quotas of owners, on both databases.
 
 use context_test_support::http::Reply;
-use context_test_support::until;
 use http::StatusCode;
 use serde_json::{Value, json};
 
@@ -58,12 +57,13 @@ async fn an_owner_has_no_more_entries_and_artifacts_than_it_may() {
                 .json()["deleted_count"],
             1
         );
-        // The usage is counted again within a second.
-        until("the usage is counted again", async || {
-            let fourth = service.post("/v1/contexts", entry("fourth"));
-            fourth.send().await.status == StatusCode::CREATED
-        })
-        .await;
+        let fourth = service.post("/v1/contexts", entry("fourth")).send().await;
+        assert_eq!(
+            fourth.status,
+            StatusCode::CREATED,
+            "a deleted entry no longer counts: {}",
+            fourth.body
+        );
 
         let artifact = || service.post("/v1/artifacts", json!({"content": "# Plan"}));
         assert_eq!(artifact().send().await.status, StatusCode::CREATED);
@@ -73,6 +73,41 @@ async fn an_owner_has_no_more_entries_and_artifacts_than_it_may() {
             "{}",
             reply.body
         );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_just_deleted_does_not_count() {
+    for (service, _database) in both(&["--quota-entries=1", "--quota-artifacts=1"]).await {
+        let id = service.store("t", "first").await;
+        let by_thread = json!({"thread_ids": ["t"]});
+        for delete in [
+            service.delete(&format!("/v1/contexts/{id}")),
+            service.post("/v1/contexts/batch-delete", by_thread),
+        ] {
+            let refusal = service.post("/v1/contexts", entry("second")).send().await;
+            assert!(refused(&refusal, "1 of at most 1"), "{}", refusal.body);
+            assert_eq!(delete.send().await.json()["deleted_count"], 1);
+            service.store("t", "second").await;
+        }
+
+        let create = async || {
+            let body = json!({"content": "# Plan", "path": "plans/a"});
+            service.post("/v1/artifacts", body).send().await
+        };
+        let first = create().await;
+        assert_eq!(first.status, StatusCode::CREATED, "{}", first.body);
+        let id = first.json()["id"].as_str().expect("an id").to_owned();
+        for delete in [
+            service.delete(&format!("/v1/artifacts/{id}")),
+            service.post("/v1/artifacts/delete", json!({"path": "plans"})),
+        ] {
+            let refusal = create().await;
+            assert!(refused(&refusal, "1 of at most 1"), "{}", refusal.body);
+            assert_eq!(delete.send().await.status, StatusCode::OK);
+            let again = create().await;
+            assert_eq!(again.status, StatusCode::CREATED, "{}", again.body);
+        }
     }
 }
 

@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use context_engine::Admin;
+use context_proto::error_from_status;
 use context_proto::v1::change_service_client::ChangeServiceClient;
 use context_proto::v1::watch_response::Frame;
 use context_proto::v1::{Filter, WatchRequest, WatchResponse};
@@ -161,6 +162,7 @@ async fn a_snapshot_and_the_changes_after_it_give_what_is_stored() {
                 .as_i64()
                 .expect("a revision");
         }
+        assert_eq!(last, 273 + 60, "each write succeeded");
         let mut revision = 273;
         while revision < last {
             let WatchResponse { cursor, frame } = frame(&mut stream).await;
@@ -271,8 +273,12 @@ async fn changes_that_the_filter_leaves_out_do_not_delay_bookmarks() {
             service.store("other", &format!("text {n}")).await;
         }
     };
+    // A bookmark comes 15 seconds after the last event.
     tokio::select! {
-        event = next(&mut events) => assert_eq!(event.name, "bookmark"),
+        event = tokio::time::timeout(Duration::from_secs(40), events.next()) => {
+            let event = event.expect("an event in time").expect("the stream goes on");
+            assert_eq!(event.name, "bookmark");
+        }
         () = others => {}
     }
 }
@@ -441,7 +447,11 @@ async fn readers_see_no_change_of_another_owner() {
             .await;
         assert_eq!(refused.status, 400, "{}", refused.body);
         service.begin_stop();
-        assert_eq!(next(&mut of_their_thread).await.name, "end");
+        let mut end = next(&mut of_their_thread).await;
+        while end.name == "bookmark" {
+            end = next(&mut of_their_thread).await;
+        }
+        assert_eq!(end.name, "end");
         service.stopped().await;
     }
 }
@@ -484,6 +494,8 @@ async fn streams_are_counted_and_bounded() {
     for _ in 0..2 {
         open.push(watch(&service, "cursor=now").events().await);
     }
+    let metrics = service.get("/metrics").send().await.body;
+    assert!(metrics.contains("context_watch_streams 2\n"), "{metrics}");
     let refused = watch(&service, "cursor=now").send().await;
     assert_eq!(
         (refused.status.as_u16(), refused.reason().as_str()),
@@ -568,4 +580,13 @@ async fn a_stream_that_cannot_begin_is_an_error() {
             "{query}"
         );
     }
+    let request = WatchRequest {
+        cursor: Some("nonsense".to_owned()),
+        ..WatchRequest::default()
+    };
+    let status = ChangeServiceClient::new(grpc::at(service.address))
+        .watch(request)
+        .await
+        .expect_err("the cursor is no cursor");
+    assert_eq!(error_from_status(&status).reason.as_str(), "CURSOR_INVALID");
 }

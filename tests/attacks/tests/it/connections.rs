@@ -1,5 +1,6 @@
 //! Connections that stay open without sending requests.
 
+use std::net::SocketAddr;
 use std::os::unix::process::CommandExt as _;
 use std::time::{Duration, Instant};
 
@@ -10,39 +11,69 @@ use serde_json::json;
 use tokio::io::AsyncReadExt as _;
 use tokio::net::TcpStream;
 
+/// A number of the service's metrics. The request uses a connection of its own.
+async fn metric(address: SocketAddr, name: &str) -> u64 {
+    let metrics = Request::get(address, "/metrics").send().await;
+    let mut lines = metrics.body.lines();
+    let value = lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+    value
+        .and_then(|value| value.parse().ok())
+        .unwrap_or_else(|| panic!("no {name}:\n{}", metrics.body))
+}
+
+/// Waits until the service has this many connections, including the one that asks.
+async fn until_connected(address: SocketAddr, connections: u64) {
+    until("the connections are open", async || {
+        metric(address, "context_connections").await == connections
+    })
+    .await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn connections_that_only_answer_pings_and_silent_ones_make_room() {
-    let target = Target::start(&[("CONTEXT_MAX_CONNECTIONS", "64")]).await;
-    let mut silent = Vec::new();
-    let mut pinging = Vec::new();
-    for _ in 0..100 {
-        silent.push(
-            TcpStream::connect(target.address())
-                .await
-                .expect("a connection"),
-        );
-        // Some connections are closed during the handshake.
-        pinging.extend(http2::Connection::try_open(target.address()).await);
-        if pinging.len() % 25 == 0 {
-            target
-                .assert_bystander_is_served("while connections are opened")
-                .await;
-        }
-    }
-    target
-        .assert_bystander_is_served("with all connections taken")
+    // All connections come from one address. By default it may have half of the connections.
+    for (per_address, limit) in [("0", 32), ("64", 64)] {
+        let target = Target::start(&[
+            ("CONTEXT_MAX_CONNECTIONS", "64"),
+            ("CONTEXT_MAX_CONNECTIONS_PER_ADDRESS", per_address),
+        ])
         .await;
+        let mut silent = Vec::new();
+        let mut pinging = Vec::new();
+        for round in 0..100 {
+            silent.push(
+                TcpStream::connect(target.address())
+                    .await
+                    .expect("a connection"),
+            );
+            // Some connections are closed during the handshake.
+            pinging.extend(http2::Connection::try_open(target.address()).await);
+            if round % 25 == 0 {
+                target
+                    .assert_bystander_is_served("while connections are opened")
+                    .await;
+            }
+        }
+        until_connected(target.address(), limit).await;
+        target
+            .assert_bystander_is_served("with all connections taken")
+            .await;
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn requests_without_credentials_cannot_hold_all_connections() {
-    let target = Target::start(&[("CONTEXT_MAX_CONNECTIONS", "64")]).await;
+    let target = Target::start(&[
+        ("CONTEXT_MAX_CONNECTIONS", "64"),
+        ("CONTEXT_MAX_CONNECTIONS_PER_ADDRESS", "64"),
+    ])
+    .await;
     let mut held = Vec::new();
     for _ in 0..64 {
         let Ok(connection) = http2::Connection::try_open(target.address()).await else {
             continue;
         };
-        // A stream that never ends is a request in flight. Connections beyond the address's share are closed.
+        // A stream that never ends is a request in flight.
         let path = "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo";
         let Ok(mut stream) = connection.try_grpc(path, None).await else {
             continue;
@@ -51,6 +82,7 @@ async fn requests_without_credentials_cannot_hold_all_connections() {
         held.push((connection, stream));
     }
     assert!(!held.is_empty(), "no stream was opened");
+    until_connected(target.address(), 64).await;
     target
         .assert_bystander_is_served("while reflection streams are held")
         .await;
@@ -96,6 +128,8 @@ async fn the_unix_socket_and_the_database_find_a_file_when_tcp_has_taken_all_it_
                 .expect("the system queues it"),
         );
     }
+    // Of the 256 files, 64 are for connections over TCP.
+    until_connected(service.address(), 64).await;
     for name in ["one", "two", "three"] {
         let output = home
             .command("context-service")
@@ -126,13 +160,7 @@ async fn a_peer_that_takes_nothing_of_a_reply_is_cut_and_its_memory_comes_back()
     let connection = http2::Connection::open(target.address()).await;
     let mut stuck = connection.get("/v1/contexts/1", &target.read_key).await;
     assert_eq!(stuck.head().await, 200);
-    let held = async || {
-        let metrics = Request::get(target.address(), "/metrics").send().await;
-        let mut lines = metrics.body.lines();
-        let bytes = lines.find_map(|line| line.strip_prefix("context_body_bytes "));
-        let bytes = bytes.expect("the metric").parse::<u64>();
-        bytes.expect("a number")
-    };
+    let held = async || metric(target.address(), "context_body_bytes").await;
     assert!(
         held().await > 8 << 20,
         "the reply is held while it may still be read"

@@ -267,7 +267,9 @@ async fn one_database_file_under_two_names_has_one_owner() {
         .await;
         let log = second.log();
         assert!(
-            log.contains("is held by") && log.contains(&first.pid().as_raw_pid().to_string()),
+            log.contains("is held by")
+                && log.contains(&first.pid().as_raw_pid().to_string())
+                && !log.contains("is ready"),
             "{}: {log}",
             name.display()
         );
@@ -373,6 +375,28 @@ async fn a_running_service_writes_no_password_of_an_address() {
     );
 }
 
+#[test]
+fn the_help_of_the_gateway_shows_no_password_of_an_address() {
+    let home = Home::new();
+    for subcommand in ["stdio", "http", "search"] {
+        let mut command = home.command("context-gateway");
+        command.args([subcommand, "--help"]);
+        let settings = [
+            "CONTEXT_BACKEND",
+            "GATEWAY_ALLOWED_HOSTS",
+            "GATEWAY_ALLOWED_ORIGINS",
+            "GATEWAY_PUBLIC_URL",
+            "OIDC_ISSUER",
+        ];
+        command.envs(settings.map(|name| (name, "https://user:hunter2@context.example/")));
+        let help = output(&mut command);
+        assert!(
+            help.contains("Usage") && !help.contains(PASSWORD),
+            "{subcommand}: {help}"
+        );
+    }
+}
+
 /// Settings, and arguments of the command.
 type Case = (Vec<(&'static str, &'static str)>, Vec<&'static str>);
 
@@ -446,6 +470,7 @@ async fn a_refused_address_is_shown_without_its_password() {
         run(&[("HF_ENDPOINT", url)], &["fetch-model"]);
         run(&[], &["--no-such-flag", url]);
         run(&[], &["migrate-data", url]);
+        run(&[], &["follow", url, "--to", "sqlite:///nowhere/copy.db"]);
     }
     run(
         &[("CONTEXT_CORS_ORIGINS", "https://user:hunter2@app.example")],

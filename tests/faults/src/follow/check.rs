@@ -126,6 +126,9 @@ impl Reader<'_> {
                     }
                 }
                 Event::SnapshotEnd(revision) => {
+                    if *start != Start::Snapshot {
+                        self.report("a snapshot that was not requested");
+                    }
                     if snapshot_of != Some(*revision) {
                         self.report(&format!(
                             "the snapshot of {snapshot_of:?} ends as of {revision}"

@@ -11,6 +11,7 @@ use context_test_support::http::{self, Events, Reply, Request};
 use context_test_support::{Random, grpc};
 use serde_json::Value;
 use tokio::sync::watch;
+use tonic::Code;
 
 use super::convert::{change_of_json, event_of_grpc, event_of_sse, filter_of_grpc};
 use super::endpoint::{Endpoint, Endpoints, Target, Written, with_key};
@@ -408,6 +409,11 @@ fn refused(reply: &Reply, session: &mut Session) -> SessionEnd {
 }
 
 fn failed(status: &tonic::Status, session: &mut Session) -> SessionEnd {
+    // A broken connection can have this code too, without the details that the service sends.
+    assert!(
+        status.code() != Code::Internal || status.details().is_empty(),
+        "{status:?}"
+    );
     let reason = error_from_status(status).reason.as_str().to_owned();
     if is_about_the_cursor(&reason) {
         session.events.push(Event::Resync(reason));

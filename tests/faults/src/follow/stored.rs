@@ -76,6 +76,7 @@ impl Lists {
             if page["has_more"] != true {
                 break;
             }
+            assert!(!found.is_empty(), "an empty page is not the last one");
         }
         for some in ids.chunks(100) {
             let page = self
@@ -111,6 +112,7 @@ impl Lists {
             if page["has_more"] != true {
                 break;
             }
+            assert!(!found.is_empty(), "an empty page is not the last one");
         }
         for id in ids {
             let artifact = self.get(&format!("/v1/artifacts/{id}")).await;

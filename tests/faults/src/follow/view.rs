@@ -49,6 +49,8 @@ impl View {
 
     fn apply(&mut self, event: &Event, bodies: bool) {
         match event {
+            // A follower that asked for bodies receives one with each entry. Without it, the view lacks the entry.
+            Event::Entry { body: None, .. } if bodies => {}
             Event::Entry { entity, id, body } => {
                 self.snapshot
                     .insert((entity.clone(), id.clone()), body.clone());

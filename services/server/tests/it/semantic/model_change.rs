@@ -88,12 +88,12 @@ async fn a_service_moves_to_another_model_while_it_answers() {
             let found = search(
                 &service,
                 "semantic",
-                json!({"query": TEXTS[1], "limit": 50}),
+                json!({"query": TEXTS[1], "limit": 100}),
             )
             .await;
             assert_eq!(
                 ids(&found).len(),
-                50,
+                60,
                 "there are always vectors of all entries"
             );
             searches += 1;

@@ -93,7 +93,6 @@ async fn while_a_provider_is_away_entries_are_stored_and_embedded_once_it_answer
             (&json!("aaaa"), &json!("embeddinggemma:latest"))
         );
 
-        // The provider becomes unavailable again, and its connections are closed.
         server.abort();
         let _ = server.await;
     }
@@ -362,7 +361,7 @@ async fn a_batch_embeds_as_much_as_its_time_allows_and_says_how_many_entries_wai
         let caller = Caller::local();
         let contexts = &service.engine.contexts;
         let storing = contexts.store_context_batch(&caller, request, WriteContext::default());
-        let reply = context_store::call::within(Duration::from_secs(2), None, storing)
+        let reply = context_store::call::within(Duration::from_secs(5), None, storing)
             .await
             .unwrap();
         // 16 texts are embedded at a time, and the second 16 are more than the embedder takes.
