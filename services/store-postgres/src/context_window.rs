@@ -1,28 +1,33 @@
-//! The words of an entry's context window, in the column `context`.
+//! The words of a reply's context window, in the column `context`. Other entries have none there ([`ContextWindow`]).
 //!
-//! An entry's window holds only earlier entries of its thread, so storing an entry changes no other context. When a
+//! The window holds only earlier entries of the thread, so storing an entry changes no other context. When a
 //! text changes or is deleted, the contexts of the entries after it are rebuilt. The words are the lexemes with weight
 //! C in `words` ([`crate::fts::Document`]), so the server builds contexts without sending texts. In a language that
 //! only the server stems, entries have no contexts.
 
+use context_model::Source;
 use context_store::{ContextWindow, OwnerId};
 
 use crate::pg::connection::AsyncPgConnection;
 use crate::pg::sql::{self, Bind, Fragment};
 
-/// The context of an entry in SQL: the lexemes of its context window. `$position` is the condition on the entries `b`
-/// of the window: their thread, their position and their earliest time. The bound values are the owner, those of
-/// `$position`, and the maximum number of entries, which may be 0.
+/// The context of an entry in SQL: the lexemes of its context window. `$source` is the source of the entry, and
+/// `$position` the condition on the entries `b` of the window: their thread, their position and their earliest time. The
+/// bound values are the owner, those of `$position`, the maximum number of entries, which may be 0, and those of
+/// `$source`.
 ///
 /// The owner is a bound value and not a column of another table, because only then does Citus recognise that all rows
 /// are on one server.
 macro_rules! context_of {
-    ($position:literal) => {
+    ($source:literal, $position:literal) => {
         concat!(
-            "array_to_tsvector(ARRAY(SELECT unnest(tsvector_to_array(ts_filter(n.words, '{c}'))) FROM (SELECT words \
+            "array_to_tsvector(ARRAY(SELECT unnest(tsvector_to_array(ts_filter(n.words, '{c}'))) FROM (SELECT words, \
+             first_value(source) OVER (ORDER BY b.created_at DESC, b.id DESC) AS preceding \
              FROM context.entries AS b WHERE b.owner_id = ? AND ",
             $position,
-            " ORDER BY b.created_at DESC, b.id DESC LIMIT ?) AS n))"
+            " ORDER BY b.created_at DESC, b.id DESC LIMIT ?) AS n WHERE n.preceding <> ",
+            $source,
+            "))"
         )
     };
 }
@@ -31,6 +36,7 @@ macro_rules! context_of {
 macro_rules! context_of_position {
     () => {
         $crate::context_window::context_of!(
+            "?",
             "b.thread_id = ? AND (b.created_at, b.id) < (?, ?) AND b.created_at >= ?"
         )
     };
@@ -41,6 +47,7 @@ macro_rules! context_of_position {
 macro_rules! context_of_row {
     () => {
         context_of!(
+            "e.source",
             "b.thread_id = e.thread_id AND (b.created_at, b.id) < (e.created_at, e.id) AND b.created_at >= e.created_at - ?"
         )
     };
@@ -48,21 +55,23 @@ macro_rules! context_of_row {
 
 pub(crate) use {context_of, context_of_position};
 
-/// The position of an entry in its thread.
+/// The position of an entry in its thread, and its source.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct EntryPosition<'e> {
     pub owner: &'e OwnerId,
     pub thread_id: &'e str,
+    pub source: Source,
     pub created_at: i64,
     pub id: i64,
 }
 
 impl<'e> EntryPosition<'e> {
     /// The values for `context_of_position!`.
-    pub fn binds(&self, context_window: ContextWindow) -> [Bind<'e>; 6] {
+    pub fn binds(&self, context_window: ContextWindow) -> [Bind<'e>; 7] {
         let Self {
             owner,
             thread_id,
+            source,
             created_at,
             id,
         } = *self;
@@ -73,6 +82,7 @@ impl<'e> EntryPosition<'e> {
             Bind::Int(id),
             Bind::Int(created_at.saturating_sub(context_window.gap_micros())),
             Bind::Int(i64::from(context_window.entries)),
+            Bind::text(source.as_str()),
         ]
     }
 }

@@ -185,6 +185,7 @@ async fn store(
     let position = EntryPosition {
         owner,
         thread_id,
+        source: *source,
         created_at,
         id,
     };

@@ -1,17 +1,19 @@
-//! The context window of an entry: the words of the preceding entries, stored in column `ctx` of the full-text table.
+//! The context window of a reply: the words of the preceding entries, stored in column `ctx` of the full-text table.
+//! Other entries have none there ([`ContextWindow`]).
 //!
 //! Only preceding entries count, so storing an entry changes no other entry. When an entry is deleted, or its text is
 //! changed, the entries after it are reindexed. The same happens when a copy inserts an entry before others.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
+use context_model::Source;
 use context_store::ContextWindow;
 use context_text::{Analyzer, CONTEXT_KEYWORDS_BYTES, context_keywords};
 use diesel::prelude::*;
 use diesel::sqlite::SqliteConnection;
 
 use crate::columns::LossyText;
-use crate::entries::substr;
+use crate::entries::{source_or_user, substr};
 use crate::schema::entries;
 
 /// Maximum number of threads in each of the maps `young` and `old`.
@@ -22,6 +24,7 @@ const CACHED_THREADS: usize = 512;
 struct Turn {
     row_id: i64,
     created_at: i64,
+    source: Source,
     keywords: String,
 }
 
@@ -66,6 +69,7 @@ impl ContextWindows {
         &mut self,
         conn: &mut SqliteConnection,
         position: &EntryPosition<'_>,
+        source: Source,
         newest: Option<i64>,
         keywords: impl FnOnce(&Self) -> String,
     ) -> QueryResult<String> {
@@ -87,10 +91,11 @@ impl ContextWindows {
             }
             (_, Some(_)) => self.read_before(conn, position)?,
         };
-        let words = self.words(&turns, position.created_at);
+        let words = self.words(&turns, position.created_at, source);
         turns.push_back(Turn {
             row_id: position.row_id,
             created_at: position.created_at,
+            source,
             keywords: keywords(self),
         });
         while turns.len() > self.reach() as usize {
@@ -108,6 +113,7 @@ impl ContextWindows {
         &mut self,
         conn: &mut SqliteConnection,
         position: &EntryPosition<'_>,
+        source: Source,
         text: &str,
     ) -> QueryResult<String> {
         let key = (position.owner, position.thread_id.to_owned());
@@ -118,7 +124,8 @@ impl ContextWindows {
             .and_then(VecDeque::back)
             .map(|turn| turn.row_id);
         // A thread that is not in the cache is read from the database.
-        self.of_new(conn, position, newest.or(Some(0)), |context_windows| {
+        let newest = newest.or(Some(0));
+        self.of_new(conn, position, source, newest, |context_windows| {
             context_windows.keywords(text)
         })
     }
@@ -128,11 +135,13 @@ impl ContextWindows {
         &self,
         conn: &mut SqliteConnection,
         position: &EntryPosition<'_>,
+        source: Source,
     ) -> QueryResult<String> {
         if self.reach() == 0 {
             return Ok(String::new());
         }
-        Ok(self.words(&self.read_before(conn, position)?, position.created_at))
+        let turns = self.read_before(conn, position)?;
+        Ok(self.words(&turns, position.created_at, source))
     }
 
     /// The entries after this position whose context window may contain it: creation time and row id, oldest first.
@@ -182,7 +191,7 @@ impl ContextWindows {
             .eq(position.created_at)
             .and(entries::row_id.lt(position.row_id));
         let chars = i64::try_from(CONTEXT_KEYWORDS_BYTES).unwrap_or(i64::MAX);
-        let rows: Vec<(i64, i64, LossyText)> = entries::table
+        let rows: Vec<(i64, i64, LossyText, LossyText)> = entries::table
             .filter(
                 entries::owner
                     .eq(position.owner)
@@ -203,21 +212,29 @@ impl ContextWindows {
             .select((
                 entries::row_id,
                 entries::created_at,
+                entries::source,
                 substr(entries::text, 1, chars),
             ))
             .load(conn)?;
-        let turn = |(row_id, created_at, text): (i64, i64, LossyText)| Turn {
+        let turn = |(row_id, created_at, source, text): (i64, i64, LossyText, LossyText)| Turn {
             row_id,
             created_at,
+            source: source_or_user(&String::from(source)),
             keywords: self.keywords(&String::from(text)),
         };
         Ok(rows.into_iter().rev().map(turn).collect())
     }
 
-    /// The distinct keywords of the entries that are close enough in time.
-    fn words(&self, turns: &VecDeque<Turn>, created_at: i64) -> String {
+    /// The distinct keywords of the entries that are close enough in time to an entry of this time and source. Empty if
+    /// that entry is no reply to the last of them.
+    fn words(&self, turns: &VecDeque<Turn>, created_at: i64, source: Source) -> String {
         let oldest = created_at.saturating_sub(self.context_window.gap_micros());
-        let near = turns.iter().filter(|turn| turn.created_at >= oldest);
+        let is_near = |turn: &&Turn| turn.created_at >= oldest;
+        let preceding = turns.back().filter(is_near);
+        if preceding.is_none_or(|turn| turn.source == source) {
+            return String::new();
+        }
+        let near = turns.iter().filter(is_near);
         let mut seen = HashSet::new();
         let mut words = String::new();
         for word in near.flat_map(|turn| turn.keywords.split(' ')) {

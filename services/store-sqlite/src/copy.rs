@@ -390,16 +390,18 @@ fn insert(transaction: &mut Transaction<'_>, new: &New<'_>) -> std::result::Resu
     };
     let context = if thread.last_id == entry.id {
         let before = newest_before.and_then(|id| transaction.owner.row_id(id));
-        transaction
-            .context_windows
-            .of_new(transaction.conn, &position, before, |windows| {
-                windows.keywords(&entry.text_content)
-            })?
+        transaction.context_windows.of_new(
+            transaction.conn,
+            &position,
+            entry.source,
+            before,
+            |windows| windows.keywords(&entry.text_content),
+        )?
     } else {
         transaction.schedule_following(&position)?;
         transaction
             .context_windows
-            .of_old(transaction.conn, &position)?
+            .of_old(transaction.conn, &position, entry.source)?
     };
     transaction.full_text(FullTextChange::Insert {
         owner,

@@ -115,20 +115,21 @@ fn reindex(
     let Some(row) = entries::find(conn, row_id)? else {
         return Ok(());
     };
+    let source = entries::source_or_user(&row.source);
     let position = EntryPosition {
         owner,
         thread_id: &row.thread_id,
         created_at: row.created_at,
         row_id,
     };
-    let context = context_windows.of_old(conn, &position)?;
+    let context = context_windows.of_old(conn, &position, source)?;
     let tags = entries::tags_of(conn, owner, row_id, &row.tags)?;
     let document = Document {
         row_id,
         text: &Indexable::plain(&row.text),
         context: &context,
         thread_id: &row.thread_id,
-        source: entries::source_or_user(&row.source),
+        source,
         content_type: ContentType::of(usize::from(row.image_count > 0)),
         tags: &tags,
     };

@@ -100,7 +100,9 @@ pub(crate) fn store(
     let context =
         transaction
             .context_windows
-            .of_new(transaction.conn, &position, before, |_| keywords.to_owned())?;
+            .of_new(transaction.conn, &position, *source, before, |_| {
+                keywords.to_owned()
+            })?;
     transaction.full_text(FullTextChange::Insert {
         owner,
         row_id,

@@ -86,7 +86,7 @@ pub(crate) fn update(
         };
         let context = transaction
             .context_windows
-            .of_old(transaction.conn, &position)?;
+            .of_old(transaction.conn, &position, source)?;
         if text.is_some() {
             transaction.schedule_following(&position)?;
         }

@@ -2,8 +2,11 @@
 
 use std::time::Duration;
 
-/// The context window: the preceding entries of a thread whose words help hybrid search to find an entry. A question's
+/// The context window: the preceding entries of a thread whose words help hybrid search to find a reply. A question's
 /// words often occur in the turn before the answer.
+///
+/// A reply is an entry whose preceding entry, within the gap, has the other source. Any other entry has an empty context
+/// window: entries that one source stores in a row are often unrelated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ContextWindow {
     /// Number of preceding entries, 0 to 8. 0 disables the context window (`CONTEXT_NEIGHBOURS`).
@@ -29,7 +32,7 @@ impl ContextWindow {
             "alone".to_owned()
         } else {
             format!(
-                "context {}x{} {}s",
+                "replies {}x{} {}s",
                 self.entries,
                 Self::WORDS,
                 self.gap.as_secs()

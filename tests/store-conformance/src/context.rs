@@ -1,4 +1,4 @@
-//! A search with a context weight also finds an entry by the words of its context window.
+//! A search with a context weight also finds a reply by the words of its context window.
 
 use context_model::{Filter, Reason};
 use context_store::{DeleteCriteria, FtsSearch, OwnerId, Store};
@@ -65,6 +65,15 @@ async fn strictly(store: &dyn Store, words: &str) -> Vec<String> {
 
 const NOTHING: [&str; 0] = [];
 
+/// An entry of a conversation: the user's at even seconds, the agent's reply at odd ones.
+fn turn(text: &str, second: i64) -> Entry {
+    if second % 2 == 0 {
+        entry(text)
+    } else {
+        entry(text).agent()
+    }
+}
+
 /// The words of an entry find the two entries after it, and never the ones before.
 async fn the_words_before_an_entry_find_it(store: &dyn Store) {
     for (second, text) in (0..).zip([
@@ -74,7 +83,7 @@ async fn the_words_before_an_entry_find_it(store: &dyn Store) {
         "thanks",
         "bye",
     ]) {
-        entry(text).store(store, second).await;
+        turn(text, second).store(store, second).await;
     }
     assert_eq!(
         strictly(store, "build running").await,
@@ -104,8 +113,8 @@ async fn a_search_without_the_context_window_ignores_it(store: &dyn Store) {
         "fox fox",
         "bear",
     ]) {
-        entry(text).store(store, second).await;
-        entry(text)
+        turn(text, second).store(store, second).await;
+        turn(text, second)
             .thread(&format!("thread {second}"))
             .store_for(store, &alone, second)
             .await;
@@ -127,11 +136,29 @@ async fn a_search_without_the_context_window_ignores_it(store: &dyn Store) {
 }
 behaviour!(a_search_without_the_context_window_ignores_it(store));
 
+/// An entry whose preceding entry has the same source is no reply, so its window is empty.
+async fn only_a_reply_has_a_context_window(store: &dyn Store) {
+    entry("apple").store(store, 0).await;
+    entry("a second note").store(store, 1).await;
+    let reply = entry("the reply").agent().store(store, 2).await.id;
+    entry("a further note").agent().store(store, 3).await;
+    assert_eq!(nearby(store, "apple").await, ["apple", "the reply"]);
+    assert_eq!(nearby(store, "reply").await, ["the reply"]);
+    // Now the further note is the reply.
+    assert_eq!(delete_ids(store, &[reply]).await, 1);
+    assert_eq!(nearby(store, "apple").await, ["apple", "a further note"]);
+    // After the gap an entry is no reply.
+    entry("much later").store(store, 3 + 30 * 60 + 1).await;
+    assert_eq!(nearby(store, "further").await, ["a further note"]);
+}
+behaviour!(only_a_reply_has_a_context_window(store));
+
 /// The window covers at most half an hour, in one thread.
 async fn only_near_entries_of_the_thread_count(store: &dyn Store) {
     entry("apple").store(store, 0).await;
-    entry("in another thread").thread("u").store(store, 1).await;
-    entry("soon").store(store, 30 * 60).await;
+    let elsewhere = entry("in another thread").agent();
+    elsewhere.thread("u").store(store, 1).await;
+    entry("soon").agent().store(store, 30 * 60).await;
     entry("late").store(store, 30 * 60 + 1).await;
     assert_eq!(nearby(store, "apple").await, ["apple", "soon"]);
     assert_eq!(nearby(store, "soon").await, ["soon", "late"]);
@@ -140,14 +167,13 @@ behaviour!(only_near_entries_of_the_thread_count(store));
 
 /// Entries of a batch are in each other's windows like those of separate requests. Stop words are left out.
 async fn entries_of_a_batch_are_in_each_others_context_windows(store: &dyn Store) {
-    let batch = ["apple", "this and that", "pear"]
-        .map(|text| entry(text).0)
-        .to_vec();
+    let batch = (0..).zip(["apple", "this and that", "pear"]);
+    let batch = batch.map(|(n, text)| turn(text, n).0).collect();
     store
         .store_contexts(&me(), batch, true, options(0))
         .await
         .expect("stored");
-    entry("plum").store(store, 1).await;
+    entry("plum").agent().store(store, 1).await;
     assert_eq!(nearby(store, "apple").await.len(), 3);
     assert_eq!(nearby(store, "pear").await, ["pear", "plum"]);
     assert_eq!(nearby(store, "that").await, ["this and that"]);
@@ -157,7 +183,7 @@ behaviour!(entries_of_a_batch_are_in_each_others_context_windows(store));
 /// An entry's old words no longer find the entries after it, even if a request updates it more than once.
 async fn an_update_takes_its_words_out_of_context_windows(store: &dyn Store) {
     let first = entry("apple").store(store, 0).await.id;
-    entry("second").store(store, 1).await;
+    entry("second").agent().store(store, 1).await;
     entry("third").store(store, 2).await;
     let updates = vec![update(first).text("plum").0, update(first).text("pear").0];
     store
@@ -168,7 +194,7 @@ async fn an_update_takes_its_words_out_of_context_windows(store: &dyn Store) {
         assert_eq!(nearby(store, words).await, NOTHING, "{words}");
     }
     assert_eq!(nearby(store, "pear").await.len(), 3);
-    entry("fourth").store(store, 4).await;
+    entry("fourth").agent().store(store, 4).await;
     assert_eq!(nearby(store, "second").await.len(), 3);
 }
 behaviour!(an_update_takes_its_words_out_of_context_windows(store));
@@ -176,7 +202,7 @@ behaviour!(an_update_takes_its_words_out_of_context_windows(store));
 /// An entry whose tags change keeps the words of its context window.
 async fn other_updates_keep_the_words_of_context_windows(store: &dyn Store) {
     entry("apple").store(store, 0).await;
-    let second = entry("second").store(store, 1).await.id;
+    let second = entry("second").agent().store(store, 1).await.id;
     update(second)
         .tags(&["a"])
         .apply(store, 2)
@@ -201,7 +227,7 @@ behaviour!(other_updates_keep_the_words_of_context_windows(store));
 async fn a_deleted_entry_takes_its_words_out_of_context_windows(store: &dyn Store) {
     let mut ids = Vec::new();
     for (second, text) in (0..).zip(["apple", "plum", "pear", "cherry", "grape", "melon"]) {
-        ids.push(entry(text).store(store, second).await.id);
+        ids.push(turn(text, second).store(store, second).await.id);
     }
     assert_eq!(delete_ids(store, &[ids[1], ids[2]]).await, 2);
     for words in ["plum", "pear"] {
@@ -234,7 +260,7 @@ async fn an_undone_write_leaves_no_words(store: &dyn Store) {
         .update_contexts(&me(), updates, true, options(1))
         .await;
     assert_eq!(reason(updated), Reason::ContextNotFound);
-    entry("second").store(store, 2).await;
+    entry("second").agent().store(store, 2).await;
     assert_eq!(nearby(store, "plum").await, NOTHING);
     assert_eq!(nearby(store, "apple").await, ["apple", "second"]);
 }

@@ -377,6 +377,7 @@ impl Comparison {
                     .best_similarities(&self.query_tokens),
                 id: excerpt.id,
                 thread_id: excerpt.thread_id,
+                source: excerpt.source,
                 created_at: excerpt.created_at,
             })
         };
@@ -584,6 +585,7 @@ mod tests {
             .map(|(id, count)| Excerpt {
                 id,
                 thread_id: String::new(),
+                source: context_model::Source::User,
                 created_at: context_model::Timestamp(0),
                 text: words[..count].join(" "),
                 question: 0.0,

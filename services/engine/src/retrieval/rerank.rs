@@ -11,8 +11,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use context_model::Timestamp;
 use context_model::warnings::NOT_RERANKED;
+use context_model::{Source, Timestamp};
 use context_providers::{ProviderError, TokenVectors};
 use context_store::{ChunkRange, RowSelection, StoreError};
 
@@ -80,11 +80,13 @@ pub(super) struct RerankQuery<'q> {
     pub max_candidates: u32,
 }
 
-/// The part of a candidate's text that is compared with the query, with the candidate's thread and creation time.
+/// The part of a candidate's text that is compared with the query, with the candidate's thread, source and creation
+/// time.
 #[derive(Debug)]
 pub(super) struct Excerpt {
     pub id: i64,
     pub thread_id: String,
+    pub source: Source,
     pub created_at: Timestamp,
     pub text: String,
     /// The share of the entry's text that is questions at its end, 0 to 1. 0 if the excerpt does not reach the end.
@@ -356,6 +358,7 @@ impl Retrieval {
                     text: entry.text[range].to_owned(),
                     question,
                     thread_id: entry.thread_id,
+                    source: entry.source,
                     created_at: entry.created_at,
                 });
                 caller.memory.give_back(dropped as u64);

@@ -1,10 +1,10 @@
-//! Preceding turns are included when an entry is compared with a query. In a conversation, a question often contains
-//! the words of the query, and the next turn contains the answer. So the question itself is ranked lower.
+//! Preceding turns are included when a reply is compared with a query. In a conversation, a question often contains the
+//! words of the query, and the next turn contains the answer. So the question itself is ranked lower.
 
 use std::collections::HashMap;
 use std::time::Duration;
 
-use context_model::Timestamp;
+use context_model::{Source, Timestamp};
 
 use super::rerank::Excerpt;
 
@@ -16,6 +16,7 @@ const MIN_FACTOR: f32 = 0.1;
 pub(super) struct Turn {
     pub id: i64,
     pub thread_id: String,
+    pub source: Source,
     pub created_at: Timestamp,
     /// For each token of the query, its similarity to the most similar token of the entry, 0 to 1.
     pub similarities: Vec<f32>,
@@ -24,7 +25,8 @@ pub(super) struct Turn {
 /// The similarities of each entry including its preceding turns: for each token the maximum of the entry's own
 /// similarity and theirs. A preceding turn's similarities are multiplied by `weight` to the power of the difference of
 /// the ids, with `weight` from 0 to 1. Only entries in `turns` count that are of the same thread and at most `gap`
-/// older.
+/// older. An entry that follows one of the same source is no reply, and only its own similarities count
+/// ([`context_store::ContextWindow`]).
 ///
 /// Ids stand for positions in the thread. They are an approximation: entries of other threads lie between them, and
 /// several services on one database lease ids in blocks, so the id of the preceding entry may be much smaller, or
@@ -32,12 +34,19 @@ pub(super) struct Turn {
 pub(super) fn with_preceding(turns: &[Turn], weight: f64, gap: Duration) -> Vec<(i64, Vec<f32>)> {
     let of = |turn: &Turn| {
         let mut similarities = turn.similarities.clone();
-        for before in turns {
-            let is_same_thread = before.thread_id == turn.thread_id;
-            let times = (before.created_at, turn.created_at);
-            if before.id >= turn.id || !is_same_thread || !are_within(gap, times) {
-                continue;
-            }
+        let preceding = turns.iter().filter(|before| {
+            before.id < turn.id
+                && before.thread_id == turn.thread_id
+                && are_within(gap, (before.created_at, turn.created_at))
+        });
+        let is_next = |before: &Turn| before.id + 1 == turn.id;
+        if preceding
+            .clone()
+            .any(|before| is_next(before) && before.source == turn.source)
+        {
+            return (turn.id, similarities);
+        }
+        for before in preceding {
             let steps = i32::try_from(turn.id - before.id).unwrap_or(i32::MAX);
             let factor = weight.powi(steps) as f32;
             if factor < MIN_FACTOR {
@@ -83,10 +92,13 @@ mod tests {
 
     const GAP: Duration = Duration::from_secs(1800);
 
+    /// A turn of a conversation in which an agent replies to a user.
     fn turn(id: i64, thread_id: &str, minute: i64, similarities: [f32; 2]) -> Turn {
+        let is_odd = id % 2 == 1;
         Turn {
             id,
             thread_id: thread_id.to_owned(),
+            source: if is_odd { Source::User } else { Source::Agent },
             created_at: Timestamp(minute * 60_000_000),
             similarities: similarities.to_vec(),
         }
@@ -128,6 +140,21 @@ mod tests {
     }
 
     #[test]
+    fn an_entry_after_one_of_the_same_source_is_no_reply() {
+        let notes = [1, 2, 3].map(|id| Turn {
+            source: Source::Agent,
+            ..turn(id, "t", 0, [1.0 / id as f32, 0.0])
+        });
+        let found = with_preceding(&notes, 0.9, GAP);
+        assert_eq!(found[1], (2, vec![0.5, 0.0]));
+        assert_eq!(found[2], (3, vec![1.0 / 3.0, 0.0]));
+        // The entry just before is no candidate, so its source is unknown.
+        let [first, _, third] = notes;
+        let found = with_preceding(&[first, third], 0.9, GAP);
+        assert_eq!(found[1], (3, vec![0.81, 0.0]));
+    }
+
+    #[test]
     fn far_ids_do_not_overflow() {
         let turns = [
             turn(1, "t", 0, [1.0, 1.0]),
@@ -142,6 +169,7 @@ mod tests {
         let excerpt = |id, thread_id: &str, minute: i64, text: &str| Excerpt {
             id,
             thread_id: thread_id.to_owned(),
+            source: Source::User,
             created_at: Timestamp(minute * 60_000_000),
             text: text.to_owned(),
             question: context_text::closing_question(text),

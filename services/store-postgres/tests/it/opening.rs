@@ -330,9 +330,14 @@ async fn another_context_window_rebuilds_the_index() {
         .await
         .expect("it opens");
         if expected == 1 {
-            let entries = ["apple", "second", "third"].map(|text| NewEntry {
+            let turns = [
+                ("apple", Source::User),
+                ("second", Source::Agent),
+                ("third", Source::User),
+            ];
+            let entries = turns.map(|(text, source)| NewEntry {
                 thread_id: ThreadId::from_stored("t".to_owned()),
-                source: Source::User,
+                source,
                 text: text.to_owned(),
                 images: None,
                 metadata: None,

@@ -327,7 +327,7 @@ fn index_slice(
                 created_at,
                 row_id,
             };
-            let context = context_windows.of_next(conn, &position, &text)?;
+            let context = context_windows.of_next(conn, &position, source, &text)?;
             let text = Indexable::plain(&text);
             let document = Document {
                 row_id,

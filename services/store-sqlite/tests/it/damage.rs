@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use context_model::{Filter, NewEntry, NewImage, Reason, Tags, Violations};
+use context_model::{Filter, NewEntry, NewImage, Reason, Source, Tags, Violations};
 use context_store::seal::Part;
 use context_store::{
     DeleteCriteria, EmbeddingModel, OwnerId, Page, Store, StoreError, StoredEntry, VectorStore as _,
@@ -134,7 +134,9 @@ async fn a_damaged_entry_is_read_indexed_and_deleted_alone() {
             "{change}"
         );
         // Its text would be in the context window of this entry, which is read because the store has just started.
-        store_batch(&store, [entry("fig")]).await;
+        let mut reply = entry("fig");
+        reply.source = Source::Agent;
+        store_batch(&store, [reply]).await;
         store.close().await;
         // Another language: all entries are indexed again.
         let store = open(&path, "german");

@@ -3,7 +3,7 @@
 use std::io::{Seek as _, Write as _};
 use std::path::Path;
 
-use context_model::{ArtifactId, Metadata, NewArtifact};
+use context_model::{ArtifactId, Metadata, NewArtifact, Source};
 use context_store::{ArtifactStore as _, ContextWindow, OwnerId, Store, StoreError};
 use context_store_sqlite::{Config, OpenError, SqliteStore, Started};
 use diesel::connection::SimpleConnection as _;
@@ -392,7 +392,9 @@ async fn another_context_window_is_indexed_again() {
         })
         .unwrap();
         if expected == 1 {
-            store_batch(&store, ["apple", "second", "third"].map(entry)).await;
+            let mut turns = ["apple", "second", "third"].map(entry);
+            turns[1].source = Source::Agent;
+            store_batch(&store, turns).await;
         }
         assert_eq!(
             crate::arrange::found_with_context(&store, "apple")
