@@ -1,5 +1,6 @@
 use serde::de::DeserializeOwned;
 
+use crate::by_name::ByName;
 use crate::{Error, RESERVED_KEY, ReservedKey, Result, nearest};
 
 /// Reads a request from JSON. MCP uses this function and REST [`decode_slice`], so that type errors read the same on
@@ -8,7 +9,7 @@ use crate::{Error, RESERVED_KEY, ReservedKey, Result, nearest};
 /// # Errors
 /// `INVALID_ARGUMENT` with the path of the unknown field or of the field with a wrong type.
 pub fn decode<T: DeserializeOwned>(value: serde_json::Value) -> Result<T> {
-    serde_path_to_error::deserialize(value).map_err(|e| violation(&e))
+    serde_path_to_error::deserialize(ByName(value)).map_err(|e| violation(&e))
 }
 
 /// Like [`decode`], from the bytes of a request body.
@@ -32,11 +33,12 @@ pub fn decode_slice<T: DeserializeOwned>(body: &[u8]) -> Result<T> {
         ));
     }
     let mut deserializer = serde_json::Deserializer::from_slice(body);
-    let value = serde_path_to_error::deserialize(&mut deserializer).map_err(|e| {
-        match e.inner().classify() {
-            serde_json::error::Category::Data => violation(&e),
-            _ => Error::invalid("body", format!("`body` is not valid JSON: {}", e.inner())),
-        }
+    let value = serde_path_to_error::deserialize(ByName(&mut deserializer)).map_err(|e| match e
+        .inner()
+        .classify()
+    {
+        serde_json::error::Category::Data => violation(&e),
+        _ => Error::invalid("body", format!("`body` is not valid JSON: {}", e.inner())),
     })?;
     deserializer
         .end()
@@ -180,6 +182,43 @@ mod tests {
             error.message,
             "`x at line 1` is not a parameter; allowed: `limit`, `offset`, `name`, `min_revision`"
         );
+    }
+
+    #[test]
+    fn an_object_is_no_list_of_its_members() {
+        let refused = |field: &str, value: serde_json::Value| {
+            let text = value.to_string();
+            for error in [
+                decode::<crate::StoreContextBatchRequest>(value).unwrap_err(),
+                decode_slice::<crate::StoreContextBatchRequest>(text.as_bytes()).unwrap_err(),
+            ] {
+                assert_eq!(error.violations[0].field, field, "{text}");
+            }
+        };
+        let image = serde_json::json!(["AA==", "image/png"]);
+        refused(
+            "entries[0]",
+            serde_json::json!({"entries": [["t", "user", "hello"]]}),
+        );
+        refused(
+            "entries[0].images[0]",
+            serde_json::json!({"entries": [{"images": [image]}]}),
+        );
+        let filters = serde_json::json!({"metadata_filters": [["key", "eq", 1]]});
+        let error = decode::<crate::SearchContextRequest>(filters).unwrap_err();
+        assert_eq!(error.violations[0].field, "metadata_filters[0]");
+        let edits = serde_json::json!({"edits": [["a", 1, "b"]]});
+        let error = decode::<crate::UpdateArtifactBody>(edits).unwrap_err();
+        assert_eq!(error.violations[0].field, "edits[0]");
+        let error = decode_slice::<crate::StoreContextRequest>(br#"["t", "user", "hello"]"#);
+        assert!(error.is_err());
+        // Lists inside free-form objects are data.
+        let entry =
+            br#"{"metadata": {"a": [["t"], {"b": [null, -1, 2.5, true, "x"]}]}, "tags": ["y"]}"#;
+        let request: crate::StoreContextRequest = decode_slice(entry).unwrap();
+        let expected = serde_json::json!({"a": [["t"], {"b": [null, -1, 2.5, true, "x"]}]});
+        assert_eq!(request.metadata.as_ref(), expected.as_object());
+        assert_eq!(request.tags.as_deref(), Some(["y".to_owned()].as_slice()));
     }
 
     #[test]

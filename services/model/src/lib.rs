@@ -22,6 +22,7 @@
 mod search;
 mod artifact;
 mod artifacts;
+mod by_name;
 mod changes;
 mod contexts;
 mod days;
