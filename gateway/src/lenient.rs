@@ -91,9 +91,9 @@ impl Repair<'_> {
         }
     }
 
-    fn wrong_type(&mut self, path: Path<'_>, expected: &str, got: &Value) {
+    fn wrong_type(&mut self, path: Path<'_>, expected: &str) {
         self.add(path, || {
-            format!("`{path}` must be {expected}, not {}", describe(got))
+            context_model::wrong_type(&path.to_string(), expected)
         });
     }
 
@@ -129,21 +129,21 @@ impl Repair<'_> {
     fn value(&mut self, schema: &JsonObject, value: &mut Value, path: Path<'_>) {
         match schema.get("type").and_then(Value::as_str) {
             Some("string") if value.is_string() => {}
-            Some("string") => self.wrong_type(path, "a string", value),
+            Some("string") => self.wrong_type(path, "a string"),
             Some("integer") => match integer(value) {
                 Some(integer) => *value = integer,
-                None => self.wrong_type(path, "an integer", value),
+                None => self.wrong_type(path, "an integer"),
             },
             Some("number") => {
                 unpack_scalar(value, Value::is_number);
                 if !value.is_number() {
-                    self.wrong_type(path, "a number", value);
+                    self.wrong_type(path, "a number");
                 }
             }
             Some("boolean") => {
                 unpack_scalar(value, Value::is_boolean);
                 if !value.is_boolean() {
-                    self.wrong_type(path, "true or false", value);
+                    self.wrong_type(path, "true or false");
                 }
             }
             Some("array") => self.array(schema, value, path),
@@ -153,7 +153,7 @@ impl Repair<'_> {
                 }
                 match value {
                     Value::Object(members) => self.object(schema, members, path),
-                    other => self.wrong_type(path, "an object", other),
+                    _ => self.wrong_type(path, "an object"),
                 }
             }
             // The value of a metadata filter may have several types, so it stays unchanged.
@@ -179,7 +179,7 @@ impl Repair<'_> {
             *value = Value::Array(vec![value.take()]);
         }
         let Value::Array(list) = value else {
-            self.wrong_type(path, "a list", value);
+            self.wrong_type(path, "a list");
             return;
         };
         if let Some(items) = items {
@@ -249,18 +249,6 @@ fn integer(value: &Value) -> Option<Value> {
             _ => None,
         },
         _ => None,
-    }
-}
-
-fn describe(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "null",
-        Value::Bool(_) => "a boolean",
-        Value::Number(number) if number.is_f64() => "a fractional number",
-        Value::Number(_) => "a number",
-        Value::String(_) => "a string",
-        Value::Array(_) => "a list",
-        Value::Object(_) => "an object",
     }
 }
 
@@ -434,9 +422,7 @@ mod tests {
             ]
         );
         assert!(
-            error
-                .message
-                .contains("`limit` must be an integer, not a string"),
+            error.message.contains("`limit` must be an integer;"),
             "{error}"
         );
     }

@@ -108,10 +108,31 @@ async fn bad_arguments_never_reach_the_service() {
         .collect();
     assert_eq!(fields, ["limit", "thread"]);
     let result = pipe
-        .call("store_context", json!({"images": [{"data": "no base64!"}]}))
+        .call("search_context", json!({"limit": u64::MAX}))
         .await;
-    assert_eq!(text(&result)["violations"][0]["field"], "images[0].data");
+    assert_eq!(
+        text(&result)["error"],
+        "`limit` must be an integer of at most 64 bits"
+    );
     assert!(setup.fake.seen().is_empty());
+}
+
+#[tokio::test]
+async fn an_image_that_is_no_base64_is_left_to_the_service_which_may_store_the_other_items() {
+    let setup = setup(Credentials::Own(None));
+    let mut pipe = Pipe::open(&setup, Era::Modern).await;
+    let entries = ["AA==", "no base64!"].map(
+        |data| json!({"thread_id": "t", "source": "user", "text": "x", "images": [{"data": data}]}),
+    );
+    let batch = json!({"entries": entries, "atomic": false});
+    pipe.call("store_context_batch", batch).await;
+    let seen = setup.fake.seen();
+    let seen = seen
+        .iter()
+        .find(|seen| seen.operation == "store_context_batch")
+        .unwrap();
+    let sent = |item: usize| seen.request["entries"][item]["images"][0]["data"].clone();
+    assert_eq!([sent(0), sent(1)], [json!("AA=="), json!("")]);
 }
 
 #[tokio::test]

@@ -325,8 +325,7 @@ pub struct ArtifactEdit {
     #[schema(minimum = 0)]
     pub insert_line: Option<i64>,
     /// The replacement, or the text to insert.
-    #[serde(default)]
-    #[schema(required)]
+    // No default: a forgotten field must not delete text.
     pub new_str: String,
 }
 

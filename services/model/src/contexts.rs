@@ -10,7 +10,7 @@ fn id<'de, D: Deserializer<'de>>(deserializer: D) -> Result<i64, D::Error> {
     impl serde::de::Visitor<'_> for Visitor {
         type Value = i64;
         fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-            f.write_str("a context id: a positive integer")
+            f.write_str("an integer")
         }
         fn visit_i64<E: serde::de::Error>(self, value: i64) -> Result<i64, E> {
             Ok(value)

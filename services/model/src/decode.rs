@@ -1,6 +1,22 @@
 use serde::de::DeserializeOwned;
 
+use crate::by_name::ByName;
 use crate::{Error, RESERVED_KEY, ReservedKey, Result, nearest};
+
+/// What an integer must be, if it is too large.
+pub const INTEGER_OF_64_BITS: &str = "an integer of at most 64 bits";
+
+/// The error sentence for a value of a wrong type. `expected` is a phrase such as `an integer`.
+#[must_use]
+pub fn wrong_type(field: &str, expected: &str) -> String {
+    format!("`{field}` must be {expected}")
+}
+
+/// The error sentence for a parameter that is given several times.
+#[must_use]
+pub fn given_again(field: &str) -> String {
+    format!("`{field}` is given more than once")
+}
 
 /// Reads a request from JSON. MCP uses this function and REST [`decode_slice`], so that type errors read the same on
 /// both.
@@ -8,7 +24,7 @@ use crate::{Error, RESERVED_KEY, ReservedKey, Result, nearest};
 /// # Errors
 /// `INVALID_ARGUMENT` with the path of the unknown field or of the field with a wrong type.
 pub fn decode<T: DeserializeOwned>(value: serde_json::Value) -> Result<T> {
-    serde_path_to_error::deserialize(value).map_err(|e| violation(&e))
+    serde_path_to_error::deserialize(ByName(value)).map_err(|e| violation(&e, "arguments", ""))
 }
 
 /// Like [`decode`], from the bytes of a request body.
@@ -23,30 +39,57 @@ pub fn decode_slice<T: DeserializeOwned>(body: &[u8]) -> Result<T> {
             "`body` is empty; a JSON object is required",
         ));
     }
+    read(body, "body", "")
+}
+
+/// Like [`decode`], from the text of a parameter that holds JSON.
+///
+/// # Errors
+/// As for [`decode_slice`]. The paths begin with the name of the parameter.
+pub fn decode_parameter<T: DeserializeOwned>(name: &str, text: &str) -> Result<T> {
+    read(text.as_bytes(), name, name)
+}
+
+/// Reads JSON text. Errors call the text `whole`, and the paths of fields inside it begin with `prefix`.
+fn read<T: DeserializeOwned>(json: &[u8], whole: &str, prefix: &str) -> Result<T> {
     let mut reserved = ReservedKey::default();
-    reserved.read(body);
+    reserved.read(json);
     if reserved.is_found() {
         return Err(Error::invalid(
-            "body",
-            format!("`body` has the reserved key `{RESERVED_KEY}`"),
+            whole,
+            format!("`{whole}` has the reserved key `{RESERVED_KEY}`"),
         ));
     }
-    let mut deserializer = serde_json::Deserializer::from_slice(body);
-    let value = serde_path_to_error::deserialize(&mut deserializer).map_err(|e| {
-        match e.inner().classify() {
-            serde_json::error::Category::Data => violation(&e),
-            _ => Error::invalid("body", format!("`body` is not valid JSON: {}", e.inner())),
-        }
+    let malformed = |error: &serde_json::Error| {
+        Error::invalid(whole, format!("`{whole}` is not valid JSON: {error}"))
+    };
+    let mut deserializer = serde_json::Deserializer::from_slice(json);
+    let value = serde_path_to_error::deserialize(ByName(&mut deserializer)).map_err(|e| match e
+        .inner()
+        .classify()
+    {
+        serde_json::error::Category::Data => violation(&e, whole, prefix),
+        _ => malformed(e.inner()),
     })?;
-    deserializer
-        .end()
-        .map_err(|e| Error::invalid("body", format!("`body` is not valid JSON: {e}")))?;
-    reject_wide_integers(body)?;
+    deserializer.end().map_err(|e| malformed(&e))?;
+    reject_wide_integers(json, whole)?;
     Ok(value)
 }
 
-fn violation(error: &serde_path_to_error::Error<serde_json::Error>) -> Error {
-    let path = error.path().to_string();
+fn violation(
+    error: &serde_path_to_error::Error<serde_json::Error>,
+    whole: &str,
+    prefix: &str,
+) -> Error {
+    let inside = error.path().to_string();
+    let is_whole = inside == ".";
+    let path = if is_whole {
+        prefix.to_owned()
+    } else if inside.starts_with('[') {
+        format!("{prefix}{inside}")
+    } else {
+        member(prefix, &inside)
+    };
     let mut text = error.inner().to_string();
     // When serde_json reads text, it adds the position. The path replaces it.
     if error.inner().line() > 0
@@ -54,18 +97,54 @@ fn violation(error: &serde_path_to_error::Error<serde_json::Error>) -> Error {
     {
         text.truncate(at);
     }
+    let mut names = text.split('`').skip(1).step_by(2);
     if text.starts_with("unknown field ") {
-        let mut names = text.split('`').skip(1).step_by(2);
-        let name = names.next().unwrap_or_default().to_owned();
+        let name = names.next().unwrap_or_default();
         // The path ends with the unknown field itself.
-        let field = if path == "." { name.clone() } else { path };
-        return unknown_field(&field, &name, names);
+        let field = if is_whole { member(prefix, name) } else { path };
+        return unknown_field(&field, name, names);
     }
-    if path == "." {
-        Error::invalid("", text)
-    } else {
-        Error::invalid(path.clone(), format!("`{path}`: {text}"))
+    if text.starts_with("duplicate field ") {
+        let field = member(&path, names.next().unwrap_or_default());
+        return Error::invalid(field.as_str(), given_again(&field));
     }
+    if text.starts_with("missing field ") {
+        let field = member(&path, names.next().unwrap_or_default());
+        return Error::invalid(field.as_str(), format!("`{field}` is required"));
+    }
+    let field = match path.as_str() {
+        "" => whole,
+        path => path,
+    };
+    let description = match expected_type(&text) {
+        Some(expected) => wrong_type(field, expected),
+        None => format!("`{field}`: {text}"),
+    };
+    Error::invalid(field, description)
+}
+
+/// The path of a member of the object at `path`, which is "" for the request itself.
+fn member(path: &str, name: &str) -> String {
+    match path {
+        "" => name.to_owned(),
+        path => format!("{path}.{name}"),
+    }
+}
+
+/// What was expected, from the text of an error about the type of a value. `None` for another error.
+fn expected_type(text: &str) -> Option<&str> {
+    let (given, expected) = text.strip_prefix("invalid ")?.rsplit_once(", expected ")?;
+    Some(match expected {
+        // The type is right, and the value is not.
+        "i64" if given.starts_with("value: ") => INTEGER_OF_64_BITS,
+        "i64" => "an integer",
+        "f64" => "a number",
+        "a boolean" => "true or false",
+        "a sequence" => "a list",
+        "a map" => "an object",
+        name if name.starts_with("struct ") => "an object",
+        other => other,
+    })
 }
 
 /// The error for an unknown parameter. `field` is its path, `name` the last part of the path, and `known` are the
@@ -94,7 +173,7 @@ pub fn unknown_field<'a>(field: &str, name: &str, known: impl Iterator<Item = &'
 /// Rejects integers beyond 64 bits. serde_json reads them as floats, so that a different number would be stored; only
 /// the text still has their digits. (serde_json reads an integer from 2^63 to 2^64 - 1 exactly, and metadata validation
 /// rejects it by its path.)
-fn reject_wide_integers(body: &[u8]) -> Result<()> {
+fn reject_wide_integers(body: &[u8], whole: &str) -> Result<()> {
     let mut i = 0;
     while i < body.len() {
         match body[i] {
@@ -117,9 +196,9 @@ fn reject_wide_integers(body: &[u8]) -> Result<()> {
                     let text = String::from_utf8_lossy(number);
                     if text.parse::<i64>().is_err() && text.parse::<u64>().is_err() {
                         return Err(Error::invalid(
-                            "body",
+                            whole,
                             format!(
-                                "`body` holds the integer {}; integers must lie within -9223372036854775808 to 9223372036854775807",
+                                "`{whole}` holds the integer {}; integers must lie within -9223372036854775808 to 9223372036854775807",
                                 text.chars().take(40).collect::<String>()
                             ),
                         ));
@@ -183,15 +262,144 @@ mod tests {
     }
 
     #[test]
+    fn an_object_is_no_list_of_its_members() {
+        let refused = |field: &str, value: serde_json::Value| {
+            let text = value.to_string();
+            for error in [
+                decode::<crate::StoreContextBatchRequest>(value).unwrap_err(),
+                decode_slice::<crate::StoreContextBatchRequest>(text.as_bytes()).unwrap_err(),
+            ] {
+                assert_eq!(error.violations[0].field, field, "{text}");
+            }
+        };
+        let image = serde_json::json!(["AA==", "image/png"]);
+        refused(
+            "entries[0]",
+            serde_json::json!({"entries": [["t", "user", "hello"]]}),
+        );
+        refused(
+            "entries[0].images[0]",
+            serde_json::json!({"entries": [{"images": [image]}]}),
+        );
+        let filters = serde_json::json!({"metadata_filters": [["key", "eq", 1]]});
+        let error = decode::<crate::SearchContextRequest>(filters).unwrap_err();
+        assert_eq!(error.violations[0].field, "metadata_filters[0]");
+        let edits = serde_json::json!({"edits": [["a", 1, "b"]]});
+        let error = decode::<crate::UpdateArtifactBody>(edits).unwrap_err();
+        assert_eq!(error.violations[0].field, "edits[0]");
+        let error = decode_slice::<crate::StoreContextRequest>(br#"["t", "user", "hello"]"#);
+        assert!(error.is_err());
+        // Lists inside free-form objects are data.
+        let entry =
+            br#"{"metadata": {"a": [["t"], {"b": [null, -1, 2.5, true, "x"]}]}, "tags": ["y"]}"#;
+        let request: crate::StoreContextRequest = decode_slice(entry).unwrap();
+        let expected = serde_json::json!({"a": [["t"], {"b": [null, -1, 2.5, true, "x"]}]});
+        assert_eq!(request.metadata.as_ref(), expected.as_object());
+        assert_eq!(request.tags.as_deref(), Some(["y".to_owned()].as_slice()));
+    }
+
+    #[test]
     fn a_wrong_type_is_reported_with_its_path() {
         let error = decode::<crate::StoreContextBatchRequest>(
             serde_json::json!({"entries": [{"thread_id": "t", "source": "user", "text": 5}]}),
         )
         .unwrap_err();
         assert_eq!(error.violations[0].field, "entries[0].text");
+        assert_eq!(error.message, "`entries[0].text` must be a string");
+    }
+
+    #[test]
+    fn what_is_allowed_is_said_in_plain_words() {
+        use serde_json::json;
+
+        let refused = |value| {
+            decode::<crate::StoreContextBatchRequest>(value)
+                .unwrap_err()
+                .message
+        };
+        let search = |value| {
+            decode::<crate::HybridSearchContextRequest>(value)
+                .unwrap_err()
+                .message
+        };
+        for (error, expected) in [
+            (
+                search(json!({"limit": "x, expected y"})),
+                "`limit` must be an integer",
+            ),
+            (search(json!({"limit": 1.5})), "`limit` must be an integer"),
+            (
+                search(json!({"limit": u64::MAX})),
+                "`limit` must be an integer of at most 64 bits",
+            ),
+            (
+                search(json!({"min_relevance": "0"})),
+                "`min_relevance` must be a number",
+            ),
+            (
+                search(json!({"highlight": 1})),
+                "`highlight` must be true or false",
+            ),
+            (search(json!({"tags": "a"})), "`tags` must be a list"),
+            (
+                search(json!({"metadata": []})),
+                "`metadata` must be an object",
+            ),
+            (
+                refused(json!({"entries": [["t"]]})),
+                "`entries[0]` must be an object",
+            ),
+            (refused(json!([])), "`arguments` must be an object"),
+        ] {
+            assert_eq!(error, expected);
+        }
+        let error = decode::<crate::GetContextByIdsRequest>(json!({"context_ids": [1, "x"]}));
         assert_eq!(
-            error.message,
-            "`entries[0].text`: invalid type: integer `5`, expected a string"
+            error.unwrap_err().message,
+            "`context_ids[1]` must be an integer"
         );
+        let error = decode_slice::<crate::StoreContextRequest>(br#"["t"]"#).unwrap_err();
+        assert_eq!(
+            (error.violations[0].field.as_str(), error.message.as_str()),
+            ("body", "`body` must be an object")
+        );
+    }
+
+    #[test]
+    fn fields_inside_a_parameter_are_named_with_it() {
+        let refused = |text| {
+            let read = decode_parameter::<Vec<crate::MetadataFilter>>("metadata_filters", text);
+            let error = read.unwrap_err();
+            (error.violations[0].field.clone(), error.message)
+        };
+        for (text, field, message) in [
+            (
+                "{}",
+                "metadata_filters",
+                "`metadata_filters` must be a list",
+            ),
+            (
+                "[{\"key\": 1}]",
+                "metadata_filters[0].key",
+                "`metadata_filters[0].key` must be a string",
+            ),
+            (
+                "[{\"kei\": \"a\"}]",
+                "metadata_filters[0].kei",
+                "`metadata_filters[0].kei` is not a parameter; did you mean `key`?",
+            ),
+            (
+                "[{\"key\": \"a\", \"key\": \"b\"}]",
+                "metadata_filters[0].key",
+                "`metadata_filters[0].key` is given more than once",
+            ),
+            (
+                "",
+                "metadata_filters",
+                "`metadata_filters` is not valid JSON: EOF while parsing a value at line 1 column 0",
+            ),
+        ] {
+            assert_eq!(refused(text), (field.to_owned(), message.to_owned()));
+        }
     }
 }

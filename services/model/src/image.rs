@@ -11,7 +11,7 @@ use crate::{JsonObject, Limits, Metadata, Violations};
 /// The bytes of an image: base64 in JSON, raw bytes in protobuf.
 ///
 /// Accepts standard and URL-safe base64, with or without padding, and ignores one `data:…;base64,`
-/// prefix.
+/// prefix. Malformed base64 is read as no bytes.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct ImageBytes(pub Vec<u8>);
 
@@ -58,7 +58,9 @@ impl Visitor<'_> for Base64Text {
     }
 
     fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<ImageBytes, E> {
-        ImageBytes::decode(text).map_err(|e| E::custom(format_args!("not valid base64: {e}")))
+        // Malformed base64 has no bytes, and an image without bytes is refused. An error here would refuse the whole
+        // request, also a batch whose items stand alone.
+        Ok(ImageBytes::decode(text).unwrap_or_default())
     }
 }
 
@@ -181,7 +183,7 @@ impl NewImage {
         if size == 0 {
             violations.push(
                 &data_field,
-                format!("`{data_field}` is required and must hold at least one byte"),
+                format!("`{data_field}` must be at least one byte, in JSON as base64"),
             );
         } else if size > limits.max_image_bytes {
             violations.push(
@@ -251,6 +253,8 @@ mod tests {
             "not base64!",
         ] {
             assert!(ImageBytes::decode(text).is_err(), "{text}");
+            let read: ImageBytes = serde_json::from_value(text.into()).unwrap();
+            assert_eq!(read, ImageBytes::default(), "{text}");
         }
     }
 

@@ -22,6 +22,7 @@
 mod search;
 mod artifact;
 mod artifacts;
+mod by_name;
 mod changes;
 mod contexts;
 mod days;
@@ -61,7 +62,10 @@ pub use artifacts::*;
 pub use changes::*;
 pub use contexts::*;
 pub use days::*;
-pub use decode::{decode, decode_slice, unknown_field};
+pub use decode::{
+    INTEGER_OF_64_BITS, decode, decode_parameter, decode_slice, given_again, unknown_field,
+    wrong_type,
+};
 pub use entry::*;
 pub use error::{Error, Result, Violation, Violations};
 pub use fields::*;

@@ -3,10 +3,13 @@
 
 use std::borrow::Cow;
 use std::convert::Infallible;
+use std::num::IntErrorKind;
 
 use axum::extract::rejection::RawPathParamsRejection;
 use axum::extract::{FromRequestParts, RawPathParams};
-use context_model::{Error, Violations};
+use context_model::{
+    Error, INTEGER_OF_64_BITS, Violations, decode_parameter, given_again, wrong_type,
+};
 use http::Uri;
 use http::request::Parts;
 use serde::de::DeserializeOwned;
@@ -82,23 +85,23 @@ impl Query {
         let mut values = self.all(name).into_iter();
         let first = values.next();
         if values.next().is_some() {
-            self.violations
-                .push(name, format!("`{name}` is given more than once"));
+            self.violations.push(name, given_again(name));
         }
         first
     }
 
     /// An integer parameter.
     pub fn integer(&mut self, name: &str) -> Option<i64> {
-        let text = self.one(name)?;
-        let number = text.parse().ok();
-        if number.is_none() {
-            self.violations.push(
-                name,
-                format!("`{name}` is `{}`; it must be an integer", start(&text)),
-            );
-        }
-        number
+        let error = match self.one(name)?.parse::<i64>() {
+            Ok(number) => return Some(number),
+            Err(error) => error,
+        };
+        let expected = match error.kind() {
+            IntErrorKind::PosOverflow | IntErrorKind::NegOverflow => INTEGER_OF_64_BITS,
+            _ => "an integer",
+        };
+        self.violations.push(name, wrong_type(name, expected));
+        None
     }
 
     /// A boolean parameter: `true` or `false`.
@@ -106,11 +109,9 @@ impl Query {
         match self.one(name)?.as_str() {
             "true" => Some(true),
             "false" => Some(false),
-            other => {
-                self.violations.push(
-                    name,
-                    format!("`{name}` is `{}`; it must be true or false", start(other)),
-                );
+            _ => {
+                self.violations
+                    .push(name, wrong_type(name, "true or false"));
                 None
             }
         }
@@ -119,16 +120,9 @@ impl Query {
     /// A parameter in JSON.
     pub fn json<T: DeserializeOwned>(&mut self, name: &str) -> Option<T> {
         let text = self.one(name)?;
-        match context_model::decode_slice(text.as_bytes()) {
-            Ok(value) => Some(value),
-            Err(error) => {
-                self.violations.push(
-                    name,
-                    format!("`{name}` is not the JSON expected here: {}", error.message),
-                );
-                None
-            }
-        }
+        decode_parameter(name, &text)
+            .map_err(|error| self.violations.extend(error))
+            .ok()
     }
 
     /// A list of integers: comma-separated, or in repeated parameters.
@@ -353,11 +347,29 @@ mod tests {
 
     #[tokio::test]
     async fn a_parameter_in_json_is_read_or_named() {
-        let mut query = query("a=%5B1%2C2%5D&b=%7B").await;
+        let mut query = query("a=%5B1%2C2%5D&b=%7B&c=%5B1%2Ctrue%5D").await;
         assert_eq!(query.json::<Vec<i64>>("a"), Some(vec![1, 2]));
         assert_eq!(query.json::<Vec<i64>>("b"), None);
+        assert_eq!(query.json::<Vec<i64>>("c"), None);
         let error = query.finish().unwrap_err();
-        assert_eq!(error.violations[0].field, "b");
+        let fields: Vec<_> = error.violations.iter().map(|v| v.field.as_str()).collect();
+        assert_eq!(fields, ["b", "c[1]"]);
+        assert_eq!(
+            error.message,
+            "`b` must be a list; `c[1]` must be an integer"
+        );
+    }
+
+    #[tokio::test]
+    async fn what_is_allowed_is_said_in_plain_words() {
+        let mut query = query("a=x&b=9223372036854775808&c=yes").await;
+        query.integer("a");
+        query.integer("b");
+        query.boolean("c");
+        assert_eq!(
+            query.finish().unwrap_err().message,
+            "`a` must be an integer; `b` must be an integer of at most 64 bits; `c` must be true or false"
+        );
     }
 
     #[tokio::test]
