@@ -307,10 +307,10 @@ impl Lease {
         self.grow(bytes).map_err(|mut refusal| {
             if refusal.reason == Reason::RequestTooLarge {
                 refusal = overloaded("requests");
-                refusal.message = "the reply needs more memory than GATEWAY_REQUEST_MEMORY_MB, so it is read only while \
-                                   hardly any other request runs; retry in a second, request fewer entries, or set \
-                                   include_images=false"
-                    .to_owned();
+                let message = "the reply needs more memory than GATEWAY_REQUEST_MEMORY_MB, so it is read only while \
+                               hardly any other request runs; retry in a second, request fewer entries, or set \
+                               include_images=false";
+                refusal.message = message.to_owned();
             }
             *self.refusal.lock().unwrap_or_else(PoisonError::into_inner) = Some(refusal.clone());
             refusal
