@@ -149,7 +149,7 @@ impl Backend {
         };
         Ok(Self {
             target,
-            connections: Connections::new(connect),
+            connections: Connections::new(connect, max_message_bytes),
             max_message_bytes,
             notice,
         })
@@ -274,6 +274,17 @@ impl Backend {
                     );
                 }
                 unavailable(format!("{message}; try again in a moment"))
+            }
+            // tonic's error about a reply that it does not decode. An error of the service has details.
+            None if status.code() == tonic::Code::OutOfRange && status.details().is_empty() => {
+                let max = self.max_message_bytes;
+                Error::new(
+                    Reason::ResultTooLarge,
+                    format!(
+                        "the reply has more than {max} bytes, the most that the gateway accepts (MAX_TOTAL_SIZE_MB); \
+                         request fewer entries, or set include_images=false"
+                    ),
+                )
             }
             None => {
                 let mut error = context_proto::error_from_status(status);

@@ -22,10 +22,12 @@ const MAX_REQUESTS: usize = 100;
 /// of requests, and thus of connections. Of those without requests one stays open, for the next request.
 ///
 /// If a request carries a [`Lease`], its reply is refused unless there is memory for everything that is built from it.
+/// A reply larger than `max_message_bytes` takes no memory: the clients refuse it.
 #[derive(Clone)]
 pub struct Connections {
     connect: Arc<dyn Fn() -> Channel + Send + Sync>,
     open: Arc<Open>,
+    max_message_bytes: usize,
 }
 
 type Open = Mutex<Vec<Connection>>;
@@ -63,10 +65,11 @@ fn locked(open: &Open) -> MutexGuard<'_, Vec<Connection>> {
 impl Connections {
     /// Connections that `connect` makes, each at its first request. A request must be sent inside a Tokio runtime.
     #[must_use]
-    pub fn new(connect: Box<dyn Fn() -> Channel + Send + Sync>) -> Self {
+    pub fn new(connect: Box<dyn Fn() -> Channel + Send + Sync>, max_message_bytes: usize) -> Self {
         Self {
             connect: connect.into(),
             open: Arc::default(),
+            max_message_bytes,
         }
     }
 
@@ -112,11 +115,13 @@ impl Service<http::Request<tonic::body::Body>> for Connections {
     fn call(&mut self, mut request: http::Request<tonic::body::Body>) -> Self::Future {
         let lease = request.extensions_mut().remove::<Arc<Lease>>();
         let (mut channel, slot) = self.one_with_room();
+        let max_message_bytes = self.max_message_bytes;
         Box::pin(async move {
             std::future::poll_fn(|context| channel.poll_ready(context)).await?;
             Ok(channel.call(request).await?.map(|inner| CountedBody {
                 inner,
                 lease,
+                max_message_bytes,
                 prefix: Vec::new(),
                 _slot: slot,
             }))
@@ -133,6 +138,7 @@ const PREFIX_BYTES: usize = 5;
 pub struct CountedBody {
     inner: tonic::body::Body,
     lease: Option<Arc<Lease>>,
+    max_message_bytes: usize,
     /// The message's prefix as received so far: one flag byte and four bytes of length.
     prefix: Vec<u8>,
     _slot: Slot,
@@ -156,6 +162,10 @@ impl CountedBody {
             return Ok(());
         };
         let length = usize::try_from(u32::from_be_bytes([a, b, c, d])).unwrap_or(usize::MAX);
+        if length > self.max_message_bytes {
+            // The client refuses the message when it has read this prefix.
+            return Ok(());
+        }
         lease
             .admit_reply(length)
             .map_err(|error| tonic::Status::resource_exhausted(error.message))
@@ -200,9 +210,8 @@ mod tests {
 
     #[tokio::test]
     async fn connections_that_streams_no_longer_need_are_closed_but_one() {
-        let connections = Connections::new(Box::new(|| {
-            Endpoint::from_static("http://127.0.0.1:1").connect_lazy()
-        }));
+        let connect = Box::new(|| Endpoint::from_static("http://127.0.0.1:1").connect_lazy());
+        let connections = Connections::new(connect, 1024);
         let number = || locked(&connections.open).len();
         let mut slots: Vec<Slot> = (0..=2 * MAX_REQUESTS)
             .map(|_| connections.one_with_room().1)

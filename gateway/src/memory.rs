@@ -157,13 +157,9 @@ impl Budget {
             .map_or(0, |held| held.bytes)
             .saturating_add(bytes);
         let used = state.used.saturating_add(bytes);
-        let another_waits = || {
-            state
-                .refused
-                .is_some_and(|(other, when)| other != caller && when.elapsed() < CONTENTION)
-        };
         let fair = held <= little
-            || (caller != Caller::Unknown && (held <= self.total / 2 || !another_waits()));
+            || (caller != Caller::Unknown
+                && (held <= self.total / 2 || !state.another_waits(caller)));
         let fits = used
             <= if held <= little {
                 self.total
@@ -187,6 +183,20 @@ impl Budget {
         fair && fits
     }
 
+    /// Takes `bytes` for a lease that holds `own` bytes, even beyond the budget. Returns `false`, and takes nothing, if
+    /// all other leases together hold more than a sixteenth of the budget, or if another caller was refused recently.
+    fn take_alone(&self, caller: Caller, own: usize, bytes: usize) -> bool {
+        let mut state = self.state();
+        let others = state.used.saturating_sub(own);
+        let is_alone =
+            caller != Caller::Unknown && others <= self.total / 16 && !state.another_waits(caller);
+        if is_alone {
+            state.used += bytes;
+            state.held.entry(caller).or_default().bytes += bytes;
+        }
+        is_alone
+    }
+
     fn release(&self, caller: Caller, bytes: usize, requests: usize) {
         let mut state = self.state();
         state.used -= bytes;
@@ -200,6 +210,14 @@ impl Budget {
         }
         drop(state);
         self.released.notify_waiters();
+    }
+}
+
+impl State {
+    /// Whether a caller other than this one was refused in the last [`CONTENTION`].
+    fn another_waits(&self, caller: Caller) -> bool {
+        self.refused
+            .is_some_and(|(other, when)| other != caller && when.elapsed() < CONTENTION)
     }
 }
 
@@ -276,20 +294,37 @@ impl Lease {
         *held = bytes;
     }
 
-    /// Reserves memory for a reply of the service before any of it is read.
+    /// Reserves memory for a reply of the service before any of it is read. A reply that needs more than the budget is
+    /// admitted while hardly anything else is held, because otherwise it could never be read.
     ///
     /// # Errors
-    /// As [`Lease::grow`]. The error is also stored for [`Lease::refusal`].
+    /// `OVERLOADED` if there is no memory at present. The error is also stored for [`Lease::refusal`].
     pub fn admit_reply(&self, bytes: usize) -> Result<(), Error> {
-        self.grow(bytes.saturating_mul(BYTES_PER_REPLY_BYTE)).map_err(|mut error| {
-            if error.reason == Reason::RequestTooLarge {
-                error.message = "the reply would take more memory than the gateway has (GATEWAY_REQUEST_MEMORY_MB); request less at \
-                                 once, or set include_images=false"
-                    .to_owned();
+        let bytes = bytes.saturating_mul(BYTES_PER_REPLY_BYTE);
+        if self.grow_alone(bytes) {
+            return Ok(());
+        }
+        self.grow(bytes).map_err(|mut refusal| {
+            if refusal.reason == Reason::RequestTooLarge {
+                refusal = overloaded("requests");
+                let message = "the reply needs more memory than GATEWAY_REQUEST_MEMORY_MB, so it is read only while \
+                               hardly any other request runs; retry in a second, request fewer entries, or set \
+                               include_images=false";
+                refusal.message = message.to_owned();
             }
-            *self.refusal.lock().unwrap_or_else(PoisonError::into_inner) = Some(error.clone());
-            error
+            *self.refusal.lock().unwrap_or_else(PoisonError::into_inner) = Some(refusal.clone());
+            refusal
         })
+    }
+
+    /// Adds `bytes` to the share, even beyond the budget, if hardly anything else is held. Returns whether it did.
+    fn grow_alone(&self, bytes: usize) -> bool {
+        let mut held = self.bytes();
+        let is_alone = self.budget.take_alone(self.caller, *held, bytes);
+        if is_alone {
+            *held += bytes;
+        }
+        is_alone
     }
 
     /// The error of [`Lease::admit_reply`], if it failed.
@@ -434,20 +469,40 @@ mod tests {
     }
 
     #[test]
-    fn a_reply_that_could_never_fit_is_refused_for_its_size() {
+    fn a_reply_beyond_the_budget_is_admitted_while_others_hold_little() {
         let budget = Budget::new(8_000_000);
-        budget.enter(A).unwrap().admit_reply(1_000_000).unwrap();
+        let other = budget.enter(B).unwrap();
+        other.grow(500_001).unwrap();
         let lease = budget.enter(A).unwrap();
+        lease.grow(10).unwrap();
+        let refused = lease.admit_reply(1_200_000).unwrap_err();
+        assert_eq!(refused.reason, Reason::Overloaded);
+        assert!(refused.message.contains("include_images=false"));
+        assert!(refused.retry_after.is_some());
+        assert_eq!(lease.refusal().unwrap().message, refused.message);
+
+        other.settle(500_000);
+        lease.admit_reply(1_200_000).unwrap();
+        assert_eq!(budget.used(), 8_900_010);
+        let second = budget.enter(A).unwrap();
         assert_eq!(
-            lease.admit_reply(1_100_000).unwrap_err().reason,
-            Reason::RequestTooLarge
+            second.admit_reply(1_200_000).unwrap_err().reason,
+            Reason::Overloaded,
+            "one at a time"
         );
-        assert!(
-            lease
-                .refusal()
-                .unwrap()
-                .message
-                .contains("include_images=false")
+        assert!(other.grow(1).is_err(), "no memory is left");
+        drop(lease);
+        assert_eq!(
+            second.admit_reply(1_200_000).unwrap_err().reason,
+            Reason::Overloaded,
+            "another caller waits"
         );
+        other.grow(1).unwrap();
+    }
+
+    #[test]
+    fn callers_that_are_not_authenticated_get_no_reply_beyond_the_budget() {
+        let lease = budget().enter(Caller::Unknown).unwrap();
+        assert!(lease.admit_reply(1_000).is_err());
     }
 }

@@ -254,10 +254,15 @@ pub fn setup(credentials: Credentials) -> Setup {
 }
 
 pub fn setup_with(credentials: Credentials, tools: Selection) -> Setup {
+    setup_within(MAX_MESSAGE_BYTES, credentials, tools)
+}
+
+/// A gateway that accepts replies of up to `max_message_bytes`.
+pub fn setup_within(max_message_bytes: usize, credentials: Credentials, tools: Selection) -> Setup {
     let dir = tempfile::tempdir().unwrap();
     let fake = Fake::default();
     let (socket, server) = fake.serve(dir.path());
-    let backend = Backend::new(Target::Unix(socket), MAX_MESSAGE_BYTES).unwrap();
+    let backend = Backend::new(Target::Unix(socket), max_message_bytes).unwrap();
     Setup {
         fake,
         gateway: Gateway::with_tools(backend, credentials, tools),

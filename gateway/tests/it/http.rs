@@ -2,6 +2,7 @@
 
 use axum::body::Body;
 use axum::http::{Request, StatusCode};
+use context_gateway::catalogue::Selection;
 use context_gateway::handler::Credentials;
 use context_gateway::http::{ConnectionLimits, Guarded, HttpConfig, app, serve};
 use context_gateway::memory::{Budget, Caller};
@@ -10,7 +11,7 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tower::ServiceExt as _;
 
-use crate::fake::{Behaviour, MAX_MESSAGE_BYTES, setup};
+use crate::fake::{Behaviour, MAX_MESSAGE_BYTES, setup, setup_within};
 use crate::session::{
     ERAS, Era, UNREADABLE, budget, exchange, memory_of, post, router, within_a_minute,
 };
@@ -674,6 +675,48 @@ async fn a_reply_for_which_there_is_no_room_is_an_error_that_says_so() {
     );
     drop(rest);
     assert_eq!(budget.used(), 0);
+}
+
+#[tokio::test]
+async fn a_reply_beyond_the_memory_is_sent_alone() {
+    let setup = setup(Credentials::Callers);
+    let call = LEGACY.request(
+        1,
+        "tools/call",
+        json!({"name": "get_context_by_ids", "arguments": {"context_ids": [42]}}),
+    );
+    // Room for the request and about 100 bytes.
+    let budget = Budget::new((memory_of(&call.to_string()) + 100) / 15 * 16 + 16);
+    let router = router_with(&setup, budget.clone(), None);
+    let (status, reply) = exchange(&router, post(LEGACY, &call)).await;
+    assert_eq!(
+        (status, &reply["result"]["isError"]),
+        (StatusCode::OK, &json!(false)),
+        "{reply}"
+    );
+    assert_eq!(budget.used(), 0);
+}
+
+#[tokio::test]
+async fn a_reply_beyond_the_largest_message_is_refused_for_its_size() {
+    let setup = setup_within(64, Credentials::Callers, Selection::default());
+    let call = LEGACY.request(
+        1,
+        "tools/call",
+        json!({"name": "get_context_by_ids", "arguments": {"context_ids": [42]}}),
+    );
+    let (status, reply) = exchange(&router(&setup), post(LEGACY, &call)).await;
+    let error: Value =
+        serde_json::from_str(reply["result"]["content"][0]["text"].as_str().unwrap()).unwrap();
+    assert_eq!(
+        (status, &error["reason"]),
+        (StatusCode::OK, &json!("RESULT_TOO_LARGE"))
+    );
+    let message = error["message"].as_str().unwrap();
+    assert!(
+        message.contains("more than 64 bytes") && message.contains("include_images=false"),
+        "{message}"
+    );
 }
 
 /// Serves this router with these limits. Returns its address.

@@ -276,7 +276,7 @@ async fn embeddings(config: &Config, found: &mut Examination) -> Option<Arc<dyn 
         // An unavailable provider is not a fault of this installation, but it is worth reporting.
         choice => match models::load(choice, config).await {
             Ok(Ok(embedder)) => {
-                if let Some(warning) = models::shortened_chunks(config, &*embedder) {
+                for warning in models::chunk_warnings(models::chunk_settings(config), &*embedder) {
                     found.warning("embeddings", warning);
                 }
                 let model = embedder.model();

@@ -369,7 +369,8 @@ fn prefixes(config: &Config) -> Prefixes {
     }
 }
 
-fn chunk_settings(config: &Config) -> ChunkSettings {
+/// The chunk sizes of these settings.
+pub fn chunk_settings(config: &Config) -> ChunkSettings {
     let tokens = |given: Option<u64>| given.and_then(|tokens| usize::try_from(tokens).ok());
     ChunkSettings {
         size: tokens(config.models.chunk_size),
@@ -377,17 +378,35 @@ fn chunk_settings(config: &Config) -> ChunkSettings {
     }
 }
 
-/// A warning if CHUNK_SIZE is larger than the model's window. A provider over HTTP does not say how large its window
-/// is.
-pub fn shortened_chunks(config: &Config, embedder: &dyn Embedder) -> Option<String> {
-    let (wanted, used) = (chunk_settings(config).size?, embedder.chunk_sizes().target);
-    (used < wanted).then(|| {
+/// Warnings if CHUNK_SIZE is larger than the model's window, and if CHUNK_OVERLAP is larger than half a chunk. A
+/// provider over HTTP does not say how large its window is.
+pub fn chunk_warnings(chunks: ChunkSettings, embedder: &dyn Embedder) -> Vec<String> {
+    let used = embedder.chunk_sizes();
+    let size = chunks.size.filter(|wanted| *wanted > used.target);
+    let size = size.map(|wanted| {
         format!(
-            "CHUNK_SIZE is {wanted} tokens, but the model `{}` reads at most {used}, so chunks have {used} tokens \
+            "CHUNK_SIZE is {wanted} tokens, but the model `{}` reads at most {size}, so chunks have {size} tokens \
              (mcp-context-server counts characters)",
-            embedder.model().name
+            embedder.model().name,
+            size = used.target
         )
-    })
+    });
+    let overlap = chunks.overlap.filter(|wanted| *wanted > used.overlap);
+    let overlap = overlap.map(|wanted| {
+        format!(
+            "CHUNK_OVERLAP is {wanted} tokens, but it must be 0 to {overlap}, half of a chunk of {} tokens, so chunks \
+             share {overlap} tokens",
+            used.target,
+            overlap = used.overlap
+        )
+    });
+    size.into_iter().chain(overlap).collect()
+}
+
+fn log_chunk_warnings(chunks: ChunkSettings, embedder: &dyn Embedder) {
+    for warning in chunk_warnings(chunks, embedder) {
+        tracing::warn!("{warning}");
+    }
 }
 
 /// Checks that no setting requires an embedding model.
@@ -469,17 +488,20 @@ pub async fn install(engine: &Arc<Engine>, config: &Config) -> Result<Option<Abo
             engine
                 .retrieval
                 .trying_embedder(format!("{} has not responded yet", provider_at(&remote.0)));
+            let chunks = chunk_settings(config);
             return Ok(Some(in_background(engine, move || {
-                connect((*remote).clone())
+                let connecting = connect((*remote).clone());
+                async move {
+                    let connected = connecting.await;
+                    connected.inspect(|embedder| log_chunk_warnings(chunks, &**embedder))
+                }
             })));
         }
         choice => choice,
     };
     let reason = match load(choice, config).await {
         Ok(Ok(embedder)) => {
-            if let Some(warning) = shortened_chunks(config, &*embedder) {
-                tracing::warn!("{warning}");
-            }
+            log_chunk_warnings(chunk_settings(config), &*embedder);
             match adopt(engine, Arc::clone(&embedder)).await {
                 Ok(Ok(())) => return Ok(None),
                 Ok(Err(reason)) => reason,

@@ -8,6 +8,9 @@
 //! Candidates whose token vectors are neither stored nor in memory are encoded, best first, until the budget
 //! (RERANK_BUDGET_MS) is spent. If it does not suffice for the whole excerpts, only the best part of each is encoded.
 //! Candidates for which even that is too much are not compared.
+//!
+//! Only the first page of a search encodes texts. A later page compares what is in memory, and so gets the order of the
+//! first page. Otherwise each page would compare more candidates than the one before, and in another order.
 
 #![expect(
     clippy::disallowed_methods,
@@ -56,6 +59,7 @@ impl Retrieval {
         RerankQuery {
             text: query,
             encoded,
+            is_first_page,
             ..
         }: RerankQuery<'_>,
         candidates: &[Candidate],
@@ -99,22 +103,29 @@ impl Retrieval {
         let (cached, mut missing) = cached_tokens(&active, unstored);
         codes.extend(cached);
         let needed: usize = missing.iter().map(|(_, text)| estimated_tokens(text)).sum();
-        if needed > room(&active, budget) {
-            let (cached, parts) = cached_tokens(&active, words.best_parts(missing, &self.analyzer));
+        let is_too_much = needed > room(&active, budget);
+        if is_too_much || !is_first_page {
+            let (cached, parts) =
+                cached_tokens(&active, words.best_parts(&missing, &self.analyzer));
             codes.extend(cached);
-            missing = parts;
+            if is_too_much {
+                missing = parts;
+            }
         }
-        let ready = codes.len();
-        let keys: HashMap<i64, TextKey> = match &active.token_cache {
-            Some(cache) => missing
-                .iter()
-                .map(|(id, text)| (*id, cache.key(text)))
-                .collect(),
-            None => HashMap::new(),
-        };
-        let Some(encoded) = encode_until(deadline, &active, missing).await? else {
-            return Ok(None);
-        };
+        // Without any token vectors, the first page ran in another service or before a restart, or nothing is cached.
+        let encodes = is_first_page || codes.is_empty();
+        let mut encoded_count = 0;
+        if encodes {
+            let Some(encoded) = encode_until(deadline, &active, missing).await? else {
+                return Ok(None);
+            };
+            encoded_count = encoded.codes.len();
+            codes.extend(encoded.codes);
+            // A later page finds the same texts of other entries in the cache, so this page must use them too.
+            let (cached, left) = cached_tokens(&active, encoded.left);
+            codes.extend(cached);
+            codes.extend(cached_tokens(&active, words.best_parts(&left, &self.analyzer)).0);
+        }
         let mut line = format!(
             "rerank: by late interaction with {}",
             active.embedder.model().name
@@ -126,38 +137,32 @@ impl Retrieval {
             ));
         }
         plan.push(line);
-        let left_out = excerpts.len() - ready - encoded.len();
+        let in_memory = codes.len() - stored - encoded_count;
+        let left_out = excerpts.len() - codes.len();
+        let why = if encodes {
+            format!("beyond the {} ms", budget.as_millis())
+        } else {
+            "not encoded, because this is not the first page".to_owned()
+        };
         plan.push(format!(
-            "rerank: {} texts encoded, {} in memory, {left_out} beyond the {} ms",
-            encoded.len(),
-            ready - stored,
-            budget.as_millis()
+            "rerank: {encoded_count} texts encoded, {in_memory} in memory, {left_out} {why}"
         ));
         let comparison = Comparison {
             query_tokens,
             weights,
             excerpts,
             codes,
-            encoded,
-            dimensions: active.model.dimensions as usize,
             context_weight: self.reranking.context_weight,
             context_gap: self.reranking.context_gap,
         };
         // Long texts and a long query need some hundred million multiplications, which would block an async worker.
-        let Compared { scores, new_codes } = tokio::task::spawn_blocking(|| comparison.run())
+        let scores = tokio::task::spawn_blocking(|| comparison.run())
             .await
             .map_err(|_| {
                 ProviderError::Malformed(
                     "the texts could not be compared with the query".to_owned(),
                 )
             })?;
-        if let Some(cache) = &active.token_cache {
-            for (id, codes) in new_codes {
-                if let Some(key) = keys.get(&id) {
-                    cache.insert(*key, codes);
-                }
-            }
-        }
         Ok(Some(Interaction {
             scores,
             coverage,
@@ -223,17 +228,17 @@ impl QueryWords {
     }
 
     /// The part of each text that is encoded if there is no time for all of it.
-    fn best_parts(&self, texts: Vec<Text>, analyzer: &Analyzer) -> Vec<Text> {
+    fn best_parts(&self, texts: &[Text], analyzer: &Analyzer) -> Vec<Text> {
         let weights: HashMap<&str, f64> = self
             .weights
             .iter()
             .map(|(stem, weight)| (stem.as_str(), *weight))
             .collect();
-        let part = |(id, text): Text| {
-            let part = context_text::best_part(&text, &weights, analyzer, PART_TOKENS);
-            (id, part.to_owned())
+        let part = |(id, text): &Text| {
+            let part = context_text::best_part(text, &weights, analyzer, PART_TOKENS);
+            (*id, part.to_owned())
         };
-        texts.into_iter().map(part).collect()
+        texts.iter().map(part).collect()
     }
 
     /// The share of the words that no candidate contains.
@@ -284,13 +289,25 @@ fn cached_tokens(
     (cached, missing)
 }
 
-/// Encodes texts, best first, while there is time until the deadline. Returns the token vectors by entry. `None` if the
+/// The texts that were encoded, and those for which the time did not suffice.
+struct EncodedTexts {
+    /// The token vectors, by entry.
+    codes: HashMap<i64, Arc<TokenCodes>>,
+    left: Vec<Text>,
+}
+
+/// Encodes texts, best first, while there is time until the deadline, and caches their token vectors. `None` if the
 /// provider has none.
 async fn encode_until(
     deadline: Instant,
     active: &ActiveModel,
     texts: Vec<Text>,
-) -> Result<Option<HashMap<i64, TokenVectors>>, ProviderError> {
+) -> Result<Option<EncodedTexts>, ProviderError> {
+    let cache = active.token_cache.as_ref();
+    let keys: HashMap<i64, TextKey> = texts
+        .iter()
+        .filter_map(|(id, text)| Some((*id, cache?.key(text))))
+        .collect();
     let mut encoded = HashMap::new();
     let mut rest = texts.into_iter().peekable();
     loop {
@@ -310,7 +327,7 @@ async fn encode_until(
             piece.push(text);
         }
         if piece.is_empty() {
-            return Ok(Some(encoded));
+            break;
         }
         let begun = Instant::now();
         let Some(vectors) = active.embedder.token_vectors(piece, Role::Document).await? else {
@@ -319,6 +336,27 @@ async fn encode_until(
         active.pace.record(tokens, begun.elapsed());
         encoded.extend(ids.into_iter().zip(vectors));
     }
+    let left = rest.collect();
+    // New token vectors are compared in the same form as stored ones. Converting many would block an async worker.
+    let dimensions = active.model.dimensions as usize;
+    let convert = move || {
+        let codes = |(id, tokens): (i64, TokenVectors)| {
+            let codes = TokenCodes::encode(&tokens.vectors, dimensions);
+            (id, Arc::new(codes))
+        };
+        encoded.into_iter().map(codes).collect::<HashMap<_, _>>()
+    };
+    let codes = tokio::task::spawn_blocking(convert).await.map_err(|_| {
+        ProviderError::Malformed("the token vectors could not be converted".to_owned())
+    })?;
+    if let Some(cache) = cache {
+        for (id, codes) in &codes {
+            if let Some(key) = keys.get(id) {
+                cache.insert(*key, Arc::clone(codes));
+            }
+        }
+    }
+    Ok(Some(EncodedTexts { codes, left }))
 }
 
 /// How many tokens can be encoded in this time.
@@ -340,35 +378,15 @@ struct Comparison {
     weights: Vec<f64>,
     /// The candidates. Their texts are not used.
     excerpts: Vec<Excerpt>,
-    /// The token vectors that were stored or in memory, by entry.
+    /// The token vectors, by entry.
     codes: HashMap<i64, Arc<TokenCodes>>,
-    /// The new token vectors of other entries.
-    encoded: HashMap<i64, TokenVectors>,
-    dimensions: usize,
     context_weight: f64,
     context_gap: Duration,
 }
 
-/// The result of a comparison.
-struct Compared {
-    /// The score, 0 to 1, of each candidate with token vectors.
-    scores: HashMap<i64, f64>,
-    /// The codes of the new token vectors, by entry.
-    new_codes: Vec<(i64, Arc<TokenCodes>)>,
-}
-
 impl Comparison {
-    fn run(mut self) -> Compared {
-        // New token vectors are also converted to codes, so that they are compared in the same way as stored ones.
-        let new_codes: Vec<(i64, Arc<TokenCodes>)> = self
-            .encoded
-            .into_iter()
-            .map(|(id, tokens)| {
-                let codes = TokenCodes::encode(&tokens.vectors, self.dimensions);
-                (id, Arc::new(codes))
-            })
-            .collect();
-        self.codes.extend(new_codes.iter().cloned());
+    /// The score, 0 to 1, of each candidate with token vectors.
+    fn run(self) -> HashMap<i64, f64> {
         let turn = |excerpt: Excerpt| {
             Some(Turn {
                 similarities: self
@@ -382,11 +400,10 @@ impl Comparison {
             })
         };
         let turns: Vec<Turn> = self.excerpts.into_iter().filter_map(turn).collect();
-        let scores = with_preceding(&turns, self.context_weight, self.context_gap)
+        with_preceding(&turns, self.context_weight, self.context_gap)
             .into_iter()
             .map(|(id, similarities)| (id, score(&similarities, &self.weights)))
-            .collect();
-        Compared { scores, new_codes }
+            .collect()
     }
 }
 
@@ -546,7 +563,7 @@ mod tests {
         let begun = Instant::now();
         let deadline = begun + Duration::from_millis(budget_ms);
         let found = encode_until(deadline, active, (0..).zip(texts).collect()).await;
-        let mut ids: Vec<i64> = found.unwrap().unwrap().into_keys().collect();
+        let mut ids: Vec<i64> = found.unwrap().unwrap().codes.into_keys().collect();
         ids.sort_unstable();
         (ids, begun.elapsed().as_millis())
     }

@@ -154,6 +154,7 @@ impl Retrieval {
                 encoded: search.encoded.clone(),
                 fragmentation: search.reading.fragmentation,
                 max_candidates: H::MAX_RERANKED,
+                is_first_page: search.page.offset == 0,
             };
             self.rerank(caller, query, &candidates, &mut plan).await
         } else {

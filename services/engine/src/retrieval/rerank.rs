@@ -78,6 +78,8 @@ pub(super) struct RerankQuery<'q> {
     pub fragmentation: f64,
     /// Maximum number of candidates that late interaction compares.
     pub max_candidates: u32,
+    /// Whether this is the first page. On others late interaction encodes texts only if it has no token vectors.
+    pub is_first_page: bool,
 }
 
 /// The part of a candidate's text that is compared with the query, with the candidate's thread, source and creation

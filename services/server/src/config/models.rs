@@ -161,6 +161,8 @@ pub struct Models {
     pub chunk_size: Option<u64>,
 
     /// Tokens that two adjacent chunks share, 0 to 50 000, at most half a chunk. Default: 12 % of a chunk.
+    ///
+    /// With a larger number the service warns at its start, and chunks share half a chunk.
     #[arg(long, env = "CHUNK_OVERLAP", value_name = "N", value_parser = number(0, 50_000), global = true)]
     pub chunk_overlap: Option<u64>,
 

@@ -358,6 +358,23 @@ fn a_chunk_size_is_a_warning_only_beyond_the_model_s_window() {
 }
 
 #[test]
+fn a_chunk_overlap_is_a_warning_only_beyond_half_a_chunk() {
+    let home = Home::new();
+    for (overlap, is_named) in [("9", true), ("8", false)] {
+        let (_, report, _) = run(program(&home)
+            .env("EMBEDDING_MODEL_PATH", model())
+            .env("CHUNK_SIZE", "16")
+            .env("CHUNK_OVERLAP", overlap)
+            .arg("doctor"));
+        let warning = "! embeddings CHUNK_OVERLAP";
+        let allowed = "! embeddings CHUNK_OVERLAP is 9 tokens, but it must be 0 to 8";
+        let found = (report.contains(warning), report.contains(allowed));
+        assert_eq!(found, (is_named, is_named), "{report}");
+        assert!(report.contains("✔ embeddings"), "{report}");
+    }
+}
+
+#[test]
 fn the_page_about_migration_has_the_table() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/migrating.md");
     let page = std::fs::read_to_string(path).unwrap_or_default();

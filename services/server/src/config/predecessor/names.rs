@@ -141,7 +141,7 @@ pub const NAMES: [(&str, Handling); 133] = [
     ("LANGSMITH_PROJECT", NotNeeded("no traces are sent")),
     ("ENABLE_CHUNKING", NotNeeded("long texts are always split into chunks")),
     ("CHUNK_SIZE", Changed("tokens, not characters; a warning if it is larger than the window of a model inside the service")),
-    ("CHUNK_OVERLAP", Changed("tokens, not characters; at most half a chunk")),
+    ("CHUNK_OVERLAP", Changed("tokens, not characters; a warning if it is larger than half a chunk")),
     ("CHUNK_AGGREGATION", NotNeeded("the best chunk counts, as before")),
     ("CHUNK_DEDUP_OVERFETCH", NotNeeded("the search reads deep enough")),
     ("ENABLE_RERANKING", Same("`true` without a model is a warning, as before; default `auto`")),

@@ -388,3 +388,50 @@ async fn candidates_that_the_budget_does_not_suffice_for_have_a_place_among_the_
         service.stopped().await;
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pages_show_each_entry_once_although_the_budget_suffices_for_few_texts() {
+    for database in Database::all().await {
+        let flags = |cache: &str| {
+            let own = ["--rerank-budget-ms=1".to_owned(), cache.to_owned()];
+            [&with_model()[..3], &own[..]].concat()
+        };
+        let service = database.start(&flags("--rerank-cache-mb=0")).await;
+        for n in 0..30 {
+            // Two entries have the same text. A page that encodes one of them compares both.
+            let text = format!("{} tags {}. ", TEXTS[n % TEXTS.len()], n / 8).repeat(40);
+            service.store(&format!("t{n}"), &text).await;
+        }
+        service.begin_stop();
+        service.stopped().await;
+
+        let service = database.start(&flags("--rerank-cache-mb=1")).await;
+        let page = async |kind: &str, offset: usize| {
+            let body =
+                json!({"query": "tags", "limit": 3, "offset": offset, "explain_query": true});
+            let found = search(&service, kind, body).await;
+            let plan = found["stats"]["query_plan"].to_string();
+            let encodes_nothing = plan.contains("rerank: 0 texts encoded");
+            (found, encodes_nothing)
+        };
+        let (found, encodes_nothing) = page("hybrid", 3).await;
+        assert!(!encodes_nothing, "nothing was in memory: {found}");
+        for kind in ["fts", "semantic", "hybrid"] {
+            let mut shown = Vec::new();
+            let mut scores = Vec::new();
+            for offset in (0..30).step_by(3) {
+                let (found, encodes_nothing) = page(kind, offset).await;
+                assert!(offset == 0 || encodes_nothing, "{kind}: {found}");
+                let score = |hit: &Value| hit["scores"]["rerank_score"].as_f64().unwrap();
+                scores.extend(hits(&found).iter().map(score));
+                shown.extend(ids(&found));
+            }
+            assert!(scores.is_sorted_by(|a, b| a >= b), "{kind}: {scores:?}");
+            shown.sort_unstable();
+            let distinct = shown.chunk_by(|a, b| a == b).count();
+            assert_eq!((shown.len(), distinct), (30, 30), "{kind}: {shown:?}");
+        }
+        service.begin_stop();
+        service.stopped().await;
+    }
+}
