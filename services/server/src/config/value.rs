@@ -213,6 +213,15 @@ pub(super) fn ssl_mode(text: &str) -> Result<SslMode, String> {
     })
 }
 
+/// Hosts, each with or without a port.
+pub(super) fn hosts(text: &str) -> Result<List, String> {
+    let Ok(list) = text.parse::<List>();
+    for host in &list.0 {
+        context_model::check_host(host)?;
+    }
+    Ok(list)
+}
+
 /// Browser origins: scheme, host and optional port, as browsers send them in `Origin`.
 pub(super) fn origins(text: &str) -> Result<List, String> {
     let Ok(list) = text.parse::<List>();

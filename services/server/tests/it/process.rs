@@ -95,6 +95,11 @@ fn a_bad_value_is_refused_with_the_name_of_its_setting() {
             "RERANK_URL (--rerank-url) is `http://host?***`; it must be an address",
         ),
         (
+            "CONTEXT_ALLOWED_HOSTS",
+            "a.example,https://b.example",
+            "`https://b.example` is not a host; write it as context.example or context.example:8443",
+        ),
+        (
             "CONTEXT_CORS_ORIGINS",
             "*",
             "CONTEXT_CORS_ORIGINS (--cors-origins) is `*`; `*` is not an origin",
