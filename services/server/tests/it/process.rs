@@ -100,6 +100,11 @@ fn a_bad_value_is_refused_with_the_name_of_its_setting() {
             "`https://b.example` is not a host; write it as context.example or context.example:8443",
         ),
         (
+            "OIDC_SCOPE_CLAIM",
+            "/",
+            "OIDC_SCOPE_CLAIM (--oidc-scope-claim) is `/`; it must be the name of a claim, or a path",
+        ),
+        (
             "CONTEXT_CORS_ORIGINS",
             "*",
             "CONTEXT_CORS_ORIGINS (--cors-origins) is `*`; `*` is not an origin",
