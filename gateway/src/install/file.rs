@@ -4,6 +4,9 @@ use std::fs;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
+/// Maximum number of links that lead to a file, as on Linux (path_resolution(7)).
+const MAX_LINKS: usize = 40;
+
 /// The text of the file; empty if there is none.
 ///
 /// # Errors
@@ -20,9 +23,20 @@ fn read_existing(file: &Path) -> Result<Option<String>, String> {
     }
 }
 
-/// If the file is a symbolic link, such as into a dotfiles repository, the linked file is changed.
+/// If the file is a symbolic link, such as into a dotfiles repository, the linked file is changed. It may be missing.
 fn linked(file: &Path) -> PathBuf {
-    file.canonicalize().unwrap_or_else(|_| file.to_owned())
+    if let Ok(file) = file.canonicalize() {
+        return file;
+    }
+    let mut file = file.to_owned();
+    // A circle of links ends too; reading the file has failed then.
+    for _ in 0..MAX_LINKS {
+        let Ok(target) = fs::read_link(&file) else {
+            break;
+        };
+        file = file.parent().map(|dir| dir.join(&target)).unwrap_or(target);
+    }
+    file
 }
 
 fn beside(file: &Path, suffix: &str) -> PathBuf {
@@ -105,7 +119,8 @@ pub fn forget(file: &Path) {
 /// # Errors
 /// A sentence if the file cannot be removed.
 pub fn remove(file: &Path) -> Result<(), String> {
-    fs::remove_file(file)
+    let file = linked(file);
+    fs::remove_file(&file)
         .map_err(|error| format!("{} cannot be removed: {error}", file.display()))?;
     let home = std::env::var_os("HOME")
         .map(PathBuf::from)
