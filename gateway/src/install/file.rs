@@ -50,8 +50,8 @@ fn draft(file: &Path) -> PathBuf {
 }
 
 /// Where the file is saved as it was before this program changed it.
-fn saved(file: &Path) -> PathBuf {
-    beside(file, ".before-context-gateway")
+pub fn saved(file: &Path) -> PathBuf {
+    beside(&linked(file), ".before-context-gateway")
 }
 
 /// The file as it was before this program changed it. `None` if there is no saved copy: this program has not changed
@@ -60,7 +60,7 @@ fn saved(file: &Path) -> PathBuf {
 /// # Errors
 /// As for [`read`].
 pub fn read_saved(file: &Path) -> Result<Option<String>, String> {
-    read_existing(&saved(&linked(file)))
+    read_existing(&saved(file))
 }
 
 /// Saves the file next to itself, and returns the path of that copy. Without a file it does nothing.
@@ -111,7 +111,7 @@ pub fn write(file: &Path, text: &str) -> Result<(), String> {
 /// Removes the saved copy.
 pub fn forget(file: &Path) {
     // It is only a copy, so a failure is no reason to fail.
-    let _ = fs::remove_file(saved(&linked(file)));
+    let _ = fs::remove_file(saved(file));
 }
 
 /// Removes the file, and the directories around it below HOME that are empty then.

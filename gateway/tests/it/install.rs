@@ -303,8 +303,12 @@ fn an_entry_that_is_replaced_is_saved() {
         assert_eq!(read(&home, &saved), own, "{client}");
         install(&home, &[client, "--db-path", "/b.db"]);
         assert_eq!(read(&home, &saved), own, "{client}");
+        let said = install(&home, &[client, "--uninstall"]);
+        assert!(said.contains(&saved), "{client}: {said}");
+        assert_eq!(read(&home, &saved), own, "{client}: it is the only copy");
+        install(&home, &[client]);
         install(&home, &[client, "--uninstall"]);
-        assert!(!home.path().join(saved).exists(), "{client}");
+        assert_eq!(read(&home, &saved), own, "{client}");
     }
 }
 
