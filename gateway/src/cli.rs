@@ -284,6 +284,16 @@ mod tests {
     }
 
     #[test]
+    fn an_empty_database_path_goes_into_no_client_s_file() {
+        for path in ["", " "] {
+            let path = format!("--db-path={path}");
+            let refused = Cli::try_parse_from(["context-gateway", "install", "cursor", &path]);
+            let error = refused.unwrap_err().to_string();
+            assert!(error.contains("default database"), "{error}");
+        }
+    }
+
+    #[test]
     fn malformed_values_and_unknown_flags_stop_the_start() {
         for args in [
             &["--listen", "nonsense"] as &[&str],

@@ -93,7 +93,7 @@ impl BackendArgs {
                 self.socket
             ));
         }
-        let db_path = match self.db_path.as_str() {
+        let db_path = match self.db_path.trim() {
             // The variable may be set but empty, because compose files pass on settings that the user left unset.
             "" => context_model::local::default_db_path(),
             path => context_model::local::expand_home(path),

@@ -1,6 +1,6 @@
 //! The settings of the HTTP transport.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 
 use clap::Args;
 
@@ -118,12 +118,8 @@ impl HttpArgs {
             }
         }
         for host in items(&self.allowed_hosts) {
-            if !is_host(&host) {
-                let host = context_model::shown_url(&host);
-                return Err(format!(
-                    "GATEWAY_ALLOWED_HOSTS names `{host}`, which is not a host; write it as context.example or context.example:8443"
-                ));
-            }
+            context_model::check_host(&host)
+                .map_err(|sentence| format!("GATEWAY_ALLOWED_HOSTS: {sentence}"))?;
         }
         for origin in items(&self.allowed_origins) {
             if AllowedOrigin::parse(&origin).is_none() {
@@ -135,13 +131,6 @@ impl HttpArgs {
         }
         Ok(())
     }
-}
-
-/// Whether the text is a host, or a host and a port, as the header `Host` has them.
-fn is_host(text: &str) -> bool {
-    let is_without_user =
-        |authority: http::uri::Authority| !authority.host().is_empty() && !text.contains('@');
-    text.parse::<IpAddr>().is_ok() || text.parse().is_ok_and(is_without_user)
 }
 
 fn connections(value: &str) -> Result<usize, String> {

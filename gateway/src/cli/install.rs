@@ -56,7 +56,7 @@ pub struct InstallArgs {
     #[arg(long)]
     pub backend: Option<String>,
     /// Database file for the local process
-    #[arg(long, conflicts_with = "url")]
+    #[arg(long, conflicts_with = "url", value_parser = db_path)]
     pub db_path: Option<String>,
     /// Also let the client's hooks capture and recall (docs/agents.md). For Claude Code, Codex and Gemini CLI
     #[arg(long)]
@@ -73,6 +73,14 @@ pub struct InstallArgs {
     /// Configuration file, if it is not in the client's usual place
     #[arg(long)]
     pub file: Option<PathBuf>,
+}
+
+/// The path goes into the client's file, where an empty one would mean the directory of this command.
+fn db_path(value: &str) -> Result<String, String> {
+    match value.trim() {
+        "" => Err("must be a path; leave --db-path out for the default database".into()),
+        path => Ok(path.to_owned()),
+    }
 }
 
 fn server_name(value: &str) -> Result<String, String> {

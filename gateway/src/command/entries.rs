@@ -18,7 +18,7 @@ pub struct AddArgs {
     /// The text. `-`, or no text at all, reads stdin
     pub text: Option<String>,
     /// The conversation or task that the entry belongs to
-    #[arg(short, long, env = "CONTEXT_THREAD")]
+    #[arg(short, long, env = "CONTEXT_THREAD", value_parser = thread)]
     pub thread: String,
     /// Who wrote it: user or agent
     #[arg(short, long, default_value = "user")]
@@ -32,6 +32,14 @@ pub struct AddArgs {
     /// The options that all commands have.
     #[command(flatten)]
     pub common: Common,
+}
+
+/// A variable that is set but empty counts as not set, so that the error is the command line's and not the service's.
+fn thread(value: &str) -> Result<String, String> {
+    if value.trim().is_empty() {
+        return Err("an entry needs a thread; give --thread, or set CONTEXT_THREAD".to_owned());
+    }
+    Ok(value.to_owned())
 }
 
 /// Stores an entry.

@@ -25,7 +25,8 @@ enum CopyAction {
     Remove,
 }
 
-/// Plans to add the parts to the file. A copy of it will be saved, unless it has some of them and was saved before.
+/// Plans to add the parts to the file. A copy of it will be saved, unless it has some of them and was saved before, or
+/// the saved copy is the only one of another entry.
 ///
 /// # Errors
 /// A sentence if the file cannot be read or parsed.
@@ -40,7 +41,8 @@ pub fn add<'c>(file: &'c Path, parts: &[Part]) -> Result<Change<'c>, String> {
     }
     let has_parts = !found.is_empty();
     let saved = file::read_saved(file)?;
-    let copy = if has_parts && saved.is_some() {
+    let is_kept = |saved: &String| has_parts || has_another(parts, saved);
+    let copy = if saved.as_ref().is_some_and(is_kept) {
         CopyAction::Leave
     } else {
         CopyAction::Save
@@ -62,7 +64,8 @@ pub fn add<'c>(file: &'c Path, parts: &[Part]) -> Result<Change<'c>, String> {
 }
 
 /// Plans to remove the parts from the file. If nothing else in the file changed since its copy was saved, the file
-/// becomes equal to the copy, byte for byte. A file that this program created is removed if nothing else is in it.
+/// becomes equal to the copy, byte for byte. A file that this program created is removed if nothing else is in it. The
+/// copy is removed too, unless it is the only one of another entry of the same name.
 ///
 /// # Errors
 /// As for [`add`].
@@ -85,7 +88,17 @@ pub fn remove<'c>(file: &'c Path, parts: &[Part]) -> Result<Change<'c>, String> 
     let has_parts = !found.is_empty();
     // A copy that has a part was made when this program replaced an entry that it did not know. It is not restored.
     let has_no_part = |saved: &String| parts.iter().all(|part| part.found(saved) == Ok(None));
-    let after = match file::read_saved(file)?.filter(has_no_part) {
+    let saved = file::read_saved(file)?;
+    let is_only_copy = saved
+        .as_ref()
+        .is_some_and(|saved| has_another(parts, saved));
+    if has_parts && is_only_copy {
+        lines.push(format!(
+            "the file as it was before, with another entry, is still {}",
+            file::saved(file).display()
+        ));
+    }
+    let after = match saved.filter(has_no_part) {
         None if has_parts && is_blank(&after) => None,
         Some(saved) if becomes(&saved, &found, &ours) => Some(saved),
         _ => Some(after),
@@ -94,13 +107,18 @@ pub fn remove<'c>(file: &'c Path, parts: &[Part]) -> Result<Change<'c>, String> 
         file,
         before,
         after,
-        copy: if has_parts {
+        copy: if has_parts && !is_only_copy {
             CopyAction::Remove
         } else {
             CopyAction::Leave
         },
         lines,
     })
+}
+
+/// Whether the saved copy has something else where one of the parts goes. Then it is the only copy of that.
+fn has_another(parts: &[Part], saved: &str) -> bool {
+    parts.iter().any(|part| part.replaces_another(saved))
 }
 
 /// Whether `saved` has none of the parts and becomes `other` when they are added.
@@ -153,7 +171,9 @@ impl Change<'_> {
                 Some(after) => file::write(self.file, after)?,
                 None => {
                     // The copy goes first: with it, the directory would not be empty and would stay.
-                    file::forget(self.file);
+                    if self.copy == CopyAction::Remove {
+                        file::forget(self.file);
+                    }
                     file::remove(self.file)?;
                 }
             }

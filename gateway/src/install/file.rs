@@ -4,6 +4,9 @@ use std::fs;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
+/// Maximum number of links that lead to a file, as on Linux (path_resolution(7)).
+const MAX_LINKS: usize = 40;
+
 /// The text of the file; empty if there is none.
 ///
 /// # Errors
@@ -20,9 +23,20 @@ fn read_existing(file: &Path) -> Result<Option<String>, String> {
     }
 }
 
-/// If the file is a symbolic link, such as into a dotfiles repository, the linked file is changed.
+/// If the file is a symbolic link, such as into a dotfiles repository, the linked file is changed. It may be missing.
 fn linked(file: &Path) -> PathBuf {
-    file.canonicalize().unwrap_or_else(|_| file.to_owned())
+    if let Ok(file) = file.canonicalize() {
+        return file;
+    }
+    let mut file = file.to_owned();
+    // A circle of links ends too; reading the file has failed then.
+    for _ in 0..MAX_LINKS {
+        let Ok(target) = fs::read_link(&file) else {
+            break;
+        };
+        file = file.parent().map(|dir| dir.join(&target)).unwrap_or(target);
+    }
+    file
 }
 
 fn beside(file: &Path, suffix: &str) -> PathBuf {
@@ -36,8 +50,8 @@ fn draft(file: &Path) -> PathBuf {
 }
 
 /// Where the file is saved as it was before this program changed it.
-fn saved(file: &Path) -> PathBuf {
-    beside(file, ".before-context-gateway")
+pub fn saved(file: &Path) -> PathBuf {
+    beside(&linked(file), ".before-context-gateway")
 }
 
 /// The file as it was before this program changed it. `None` if there is no saved copy: this program has not changed
@@ -46,7 +60,7 @@ fn saved(file: &Path) -> PathBuf {
 /// # Errors
 /// As for [`read`].
 pub fn read_saved(file: &Path) -> Result<Option<String>, String> {
-    read_existing(&saved(&linked(file)))
+    read_existing(&saved(file))
 }
 
 /// Saves the file next to itself, and returns the path of that copy. Without a file it does nothing.
@@ -97,7 +111,7 @@ pub fn write(file: &Path, text: &str) -> Result<(), String> {
 /// Removes the saved copy.
 pub fn forget(file: &Path) {
     // It is only a copy, so a failure is no reason to fail.
-    let _ = fs::remove_file(saved(&linked(file)));
+    let _ = fs::remove_file(saved(file));
 }
 
 /// Removes the file, and the directories around it below HOME that are empty then.
@@ -105,7 +119,8 @@ pub fn forget(file: &Path) {
 /// # Errors
 /// A sentence if the file cannot be removed.
 pub fn remove(file: &Path) -> Result<(), String> {
-    fs::remove_file(file)
+    let file = linked(file);
+    fs::remove_file(&file)
         .map_err(|error| format!("{} cannot be removed: {error}", file.display()))?;
     let home = std::env::var_os("HOME")
         .map(PathBuf::from)

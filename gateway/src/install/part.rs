@@ -1,5 +1,6 @@
 //! The parts that `install` adds to a configuration file and removes from it.
 
+use std::ffi::OsStr;
 use std::path::Path;
 
 use serde_json::Value;
@@ -91,6 +92,16 @@ impl Part {
         }
     }
 
+    /// Whether the text has something else where this part goes: a server of the same name that this program did not
+    /// write. Unknown content counts as something else.
+    pub fn replaces_another(&self, text: &str) -> bool {
+        match self.found(text) {
+            Ok(Some(Self::Server { entry, .. })) => !is_own_server(&entry),
+            Ok(Some(Self::Hooks { .. } | Self::Trust { .. }) | None) => false,
+            Err(_) => true,
+        }
+    }
+
     /// The text without this part.
     ///
     /// # Errors
@@ -177,6 +188,13 @@ impl Part {
             (Self::Trust { .. }, false) => format!("{file} does not list the hooks as trusted"),
         }
     }
+}
+
+/// Whether this program wrote the entry. One with a URL may be the user's own.
+fn is_own_server(entry: &Value) -> bool {
+    let command = entry["command"].as_str().map(Path::new);
+    command.and_then(Path::file_name) == Some(OsStr::new("context-gateway"))
+        && entry["args"] == serde_json::json!(["stdio"])
 }
 
 /// Where Codex notes which hooks are trusted.

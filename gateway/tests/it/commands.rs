@@ -607,6 +607,11 @@ async fn the_exit_code_says_who_can_help() {
             "{arguments:?}"
         );
     }
+    let mut without_thread = gateway(&home, &["add", "x"]);
+    without_thread.env("CONTEXT_THREAD", "");
+    let ran = run_command(without_thread, "");
+    assert_eq!(ran.code, Some(2), "{}", ran.stderr);
+    assert!(ran.stderr.contains("set CONTEXT_THREAD"), "{}", ran.stderr);
     let mut not_text = gateway(&home, &["add", "-t", "t"]);
     let mut child = not_text
         .stdin(Stdio::piped())

@@ -229,6 +229,23 @@ fn every_configuration_is_afterwards_what_it_was_before() {
     });
 }
 
+/// A link into a dotfiles repository whose file does not exist yet.
+#[test]
+fn a_dangling_link_stays_and_its_file_is_created() {
+    let home = Home::new();
+    write(&home, "dotfiles/other", "x");
+    std::fs::create_dir(home.path().join(".cursor")).unwrap();
+    let link = home.path().join(".cursor/mcp.json");
+    std::os::unix::fs::symlink("../dotfiles/mcp.json", &link).unwrap();
+    let before = tree(home.path());
+    install(&home, &["cursor"]);
+    assert!(link.is_symlink());
+    let written: Value = serde_json::from_str(&read(&home, "dotfiles/mcp.json")).unwrap();
+    assert!(written["mcpServers"]["context"].is_object(), "{written}");
+    install(&home, &["cursor", "--uninstall"]);
+    assert_eq!(tree(home.path()), before);
+}
+
 /// The client or its user changed the file after the installation, so uninstalling must not restore the saved copy.
 #[test]
 fn what_was_added_meanwhile_stays() {
@@ -286,8 +303,12 @@ fn an_entry_that_is_replaced_is_saved() {
         assert_eq!(read(&home, &saved), own, "{client}");
         install(&home, &[client, "--db-path", "/b.db"]);
         assert_eq!(read(&home, &saved), own, "{client}");
+        let said = install(&home, &[client, "--uninstall"]);
+        assert!(said.contains(&saved), "{client}: {said}");
+        assert_eq!(read(&home, &saved), own, "{client}: it is the only copy");
+        install(&home, &[client]);
         install(&home, &[client, "--uninstall"]);
-        assert!(!home.path().join(saved).exists(), "{client}");
+        assert_eq!(read(&home, &saved), own, "{client}");
     }
 }
 

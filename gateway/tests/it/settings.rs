@@ -11,10 +11,7 @@ const SECRETS: [(&str, &str); 4] = [
     ("EMBEDDING_API_KEY", "canary-one"),
     ("SUMMARY_API_KEY", "canary-two"),
     ("POSTGRESQL_PASSWORD", "canary-three"),
-    (
-        "EMBEDDING_URL",
-        "http://user:canary-four@127.0.0.1:9/path?key=canary-five",
-    ),
+    ("EMBEDDING_URL", "http://user:canary-four@127.0.0.1:9/path"),
 ];
 
 /// A directory whose services end with the test.

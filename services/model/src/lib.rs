@@ -31,6 +31,7 @@ mod entry;
 mod error;
 mod fields;
 mod filter;
+mod host;
 mod image;
 mod keys;
 mod limits;
@@ -72,6 +73,7 @@ pub use fields::*;
 pub use filter::{
     Comparison, Condition, Filter, FilterInput, MetadataFilter, MetadataPath, Operator, Scalar,
 };
+pub use host::check_host;
 pub use image::{ImageBytes, ImageInput, NewImage};
 pub use keys::*;
 pub use limits::{Limits, max_message_bytes};

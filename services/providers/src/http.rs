@@ -11,7 +11,7 @@ mod response;
 mod retry;
 mod summarizer;
 
-pub use client::Access;
+pub use client::{Access, is_address};
 pub use dialect::Dialect;
 pub use embedder::{HttpEmbedder, RemoteModel};
 pub use reranker::{HttpReranker, RerankDialect};

@@ -15,7 +15,9 @@ use context_providers::http::{Access, Dialect, HttpEmbedder, RemoteModel};
 use context_providers::local::{ChunkSettings, LocalEmbedder, ModelDirectory, Prefixes};
 use tokio::task::AbortHandle;
 
-use crate::config::{Config, EmbeddingProvider, Settings, Source, Url};
+use crate::config::{
+    Config, EmbeddingProvider, Settings, Source, Url, ollama_address, with_scheme,
+};
 
 /// The model in the cache that is used if none is configured and `fetch-model` chose none.
 pub const DEFAULT_MODEL: &str = ALL_MINILM_L6_V2.name;
@@ -231,7 +233,7 @@ fn remote(config: &Config, dialect: Dialect) -> Result<Choice, String> {
         .ollama_host
         .as_ref()
         .filter(|_| dialect == Dialect::Ollama)
-        .map(ollama_address);
+        .map(|host| ollama_address(host.as_str()));
     let url = models
         .embedding_url
         .as_ref()
@@ -265,29 +267,10 @@ fn remote(config: &Config, dialect: Dialect) -> Result<Choice, String> {
     Ok(Choice::Remote(Box::new((access, remote))))
 }
 
-/// The address in OLLAMA_HOST. As for Ollama's own tools, a host with neither scheme nor port has port 11434.
-pub fn ollama_address(host: &Url) -> String {
-    let host = host.as_str().trim();
-    let (authority, path) = host.split_at(host.find('/').unwrap_or(host.len()));
-    // An IPv6 address in brackets and a password contain colons as well.
-    let end = authority.rsplit(['@', ']']).next().unwrap_or_default();
-    if host.contains("://") || authority.is_empty() || end.contains(':') {
-        host.to_owned()
-    } else {
-        format!("{authority}:11434{path}")
-    }
-}
-
 /// URL, key and timeout of a provider.
 pub fn access(url: &str, key: Option<&Secret>, timeout: Duration) -> Access {
-    // Ollama's own tools accept a host without a scheme.
-    let url = if url.contains("://") {
-        url.to_owned()
-    } else {
-        format!("http://{url}")
-    };
     Access {
-        url,
+        url: with_scheme(url),
         key: key.cloned(),
         timeout,
     }
@@ -683,12 +666,12 @@ mod tests {
             ("user:word@gpu", "http://user:word@gpu:11434"),
             ("[::1]", "http://[::1]:11434"),
             ("gpu:1", "http://gpu:1"),
+            (":1/ollama", "http://localhost:1/ollama"),
             ("[::1]:1", "http://[::1]:1"),
             ("http://gpu", "http://gpu"),
             ("https://gpu:1/ollama", "https://gpu:1/ollama"),
         ] {
-            let Ok(host) = given.parse();
-            let found = access(&ollama_address(&host), None, Duration::ZERO);
+            let found = access(&ollama_address(given), None, Duration::ZERO);
             assert_eq!(found.url, address, "{given}");
         }
     }

@@ -8,8 +8,8 @@ use context_providers::Summarizer as _;
 use context_providers::http::{HttpSummarizer, SummaryDialect};
 use tokio::task::AbortHandle;
 
-use crate::config::{Config, SummaryProvider, Url};
-use crate::models::{access, ollama_address};
+use crate::config::{Config, SummaryProvider, Url, ollama_address};
+use crate::models::access;
 
 /// The summary provider of these settings; `None` if there is none.
 ///
@@ -40,7 +40,7 @@ pub fn choose(config: &Config) -> Result<Option<HttpSummarizer>, String> {
         .ollama_host
         .as_ref()
         .filter(|_| dialect == SummaryDialect::Ollama)
-        .map(ollama_address);
+        .map(|host| ollama_address(host.as_str()));
     let url = models
         .summary_url
         .as_ref()

@@ -52,6 +52,16 @@ impl std::fmt::Debug for Access {
     }
 }
 
+/// Whether this can be the base address of a provider, to which paths are appended.
+#[must_use]
+pub fn is_address(url: &str) -> bool {
+    Url::parse(url).is_ok_and(|url| {
+        matches!(url.scheme(), "http" | "https")
+            && url.query().is_none()
+            && url.fragment().is_none()
+    })
+}
+
 /// How a key is sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum KeyHeader {
@@ -117,12 +127,7 @@ impl Client {
     /// A sentence, when the address or the key cannot be used.
     pub fn new(access: &Access, key_header: KeyHeader) -> Result<Self, String> {
         let url = access.url.trim().trim_end_matches('/').to_owned();
-        let parsed =
-            Url::parse(&url).map_err(|_| format!("`{}` is not an address", shown_url(&url)))?;
-        if !matches!(parsed.scheme(), "http" | "https")
-            || parsed.query().is_some()
-            || parsed.fragment().is_some()
-        {
+        if !is_address(&url) {
             return Err(format!(
                 "`{}` is not an address; write it as http://host:port or https://host",
                 shown_url(&url)

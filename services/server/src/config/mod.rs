@@ -36,7 +36,7 @@ pub use read::{ReadError, read};
 pub use search::{RerankProvider, Search};
 pub use settings::{Setting, Settings, Source};
 pub use storage::{Backend, Storage, VectorBits};
-pub use value::{List, Listen, Url};
+pub use value::{List, Listen, Url, ollama_address, with_scheme};
 
 use std::path::PathBuf;
 use std::time::Duration;

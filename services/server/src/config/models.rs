@@ -6,7 +6,7 @@ use clap::Args;
 use context_engine::Switch;
 use context_model::Secret;
 
-use super::value::{Url, number, path, switch};
+use super::value::{Url, number, ollama_host, path, provider, switch};
 
 /// The providers of embeddings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -78,13 +78,13 @@ pub struct Models {
     pub embedding_provider: EmbeddingProvider,
 
     /// Ollama's address. Default: http://localhost:11434.
-    #[arg(long, env = "OLLAMA_HOST", value_name = "URL", global = true)]
+    #[arg(long, env = "OLLAMA_HOST", value_name = "URL", value_parser = ollama_host, global = true)]
     pub ollama_host: Option<Url>,
 
     /// The embedding provider's address, if it is not the default one.
     ///
     /// azure and tei have no default address. For openai the address ends in /v1; for the others it has no path.
-    #[arg(long, env = "EMBEDDING_URL", value_name = "URL", global = true)]
+    #[arg(long, env = "EMBEDDING_URL", value_name = "URL", value_parser = provider, global = true)]
     pub embedding_url: Option<Url>,
 
     /// The API key for the embedding provider.
@@ -192,7 +192,7 @@ pub struct Models {
     /// The summary provider's address, if it is not the default one.
     ///
     /// The default address of ollama is OLLAMA_HOST. For openai the address ends in /v1; for the others it has no path.
-    #[arg(long, env = "SUMMARY_URL", value_name = "URL", global = true)]
+    #[arg(long, env = "SUMMARY_URL", value_name = "URL", value_parser = provider, global = true)]
     pub summary_url: Option<Url>,
 
     /// The API key for the summary provider.

@@ -5,7 +5,9 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::value::{List, Listen, absolute_path, address, boolean, optional_address, origins};
+use super::value::{
+    List, Listen, absolute_path, address, boolean, hosts, optional_address, origins,
+};
 
 /// How callers are authenticated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -70,15 +72,8 @@ pub struct Network {
     ///
     /// Requests for another host name are refused in three cases: without authentication, when CONTEXT_LISTEN is a
     /// loopback address, and when this setting has a value. This stops a web page from reaching the service under the
-    /// page's own name.
-    #[arg(
-        long = "allowed-hosts",
-        env = "CONTEXT_ALLOWED_HOSTS",
-        value_name = "HOSTS",
-        default_value = "",
-        hide_default_value = true,
-        global = true
-    )]
+    /// page's own name. A name may have a port: context.example, or context.example:8443.
+    #[arg(long = "allowed-hosts", env = "CONTEXT_ALLOWED_HOSTS", value_name = "HOSTS", default_value = "", hide_default_value = true, value_parser = hosts, global = true)]
     pub allowed_hosts: List,
 
     /// Browser origins that may call the service, comma-separated: https://app.example. Default: none. Wildcards are

@@ -35,13 +35,7 @@ pub struct Oidc {
     pub oidc_jwks_url: Option<Url>,
 
     /// The claim with the scopes: words separated by spaces, or a list. /a/b names a claim inside another.
-    #[arg(
-        long,
-        env = "OIDC_SCOPE_CLAIM",
-        value_name = "NAME",
-        default_value = "scope",
-        global = true
-    )]
+    #[arg(long, env = "OIDC_SCOPE_CLAIM", value_name = "NAME", default_value = "scope", value_parser = claim, global = true)]
     pub oidc_scope_claim: String,
 
     /// The prefix of scopes that are for this service. Default: none.
@@ -62,13 +56,7 @@ pub struct Oidc {
     pub oidc_default_scopes: Scopes,
 
     /// The claim that decides the owner. A token without it is refused. /a/b names a claim inside another.
-    #[arg(
-        long,
-        env = "OIDC_OWNER_CLAIM",
-        value_name = "NAME",
-        default_value = "sub",
-        global = true
-    )]
+    #[arg(long, env = "OIDC_OWNER_CLAIM", value_name = "NAME", default_value = "sub", value_parser = claim, global = true)]
     pub oidc_owner_claim: String,
 
     /// The prefix of the owners of tokens, at most 64 characters, or `none`.
@@ -128,6 +116,19 @@ fn scopes(text: &str) -> Result<Scopes, String> {
     scopes.map(Scopes).ok_or_else(|| {
         "it must be a comma-separated list of read, write, delete and manage".to_owned()
     })
+}
+
+/// The name of a claim, or the path of a claim inside another. No token has a claim whose path has an empty part.
+fn claim(text: &str) -> Result<String, String> {
+    let text = text.trim();
+    let path = text.strip_prefix('/').map(|path| path.split('/'));
+    if text.is_empty() || path.is_some_and(|mut parts| parts.any(str::is_empty)) {
+        return Err(
+            "it must be the name of a claim, or a path without empty parts, such as /realm_access/roles"
+                .to_owned(),
+        );
+    }
+    Ok(text.to_owned())
 }
 
 fn owner_prefix(text: &str) -> Result<String, String> {
@@ -214,6 +215,24 @@ impl Oidc {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_path_of_claims_has_no_empty_part() {
+        for good in [
+            "scp",
+            "/realm_access/roles",
+            "/a",
+            "https://a.example//roles",
+        ] {
+            assert_eq!(claim(good), Ok(good.to_owned()));
+        }
+        for bad in ["", " ", "/", "//", "/a/", "//a", "/a//b"] {
+            assert!(
+                claim(bad).is_err_and(|why| why.contains("/realm_access/roles")),
+                "{bad}"
+            );
+        }
+    }
 
     #[test]
     fn only_none_switches_the_prefix_of_owners_off() {

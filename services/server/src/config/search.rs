@@ -6,7 +6,7 @@ use clap::Args;
 use context_engine::Switch;
 use context_model::Secret;
 
-use super::value::{Url, boolean, fraction, number, path, switch};
+use super::value::{Url, boolean, fraction, number, path, provider, switch};
 
 /// The rerankers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -117,7 +117,7 @@ pub struct Search {
     pub rerank_model_path: Option<PathBuf>,
 
     /// The reranking provider's address without a path, if it is not the default one. tei has no default address.
-    #[arg(long, env = "RERANK_URL", value_name = "URL", global = true)]
+    #[arg(long, env = "RERANK_URL", value_name = "URL", value_parser = provider, global = true)]
     pub rerank_url: Option<Url>,
 
     /// The reranking model's name. cohere, jina and voyage need it.

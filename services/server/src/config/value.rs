@@ -5,6 +5,7 @@ use std::net::{SocketAddr, ToSocketAddrs as _};
 use std::path::PathBuf;
 
 use context_engine::Switch;
+use context_providers::http::is_address;
 use context_store_postgres::SslMode;
 
 /// An address that may contain a user and a password. `Debug` prints it without them.
@@ -30,6 +31,55 @@ impl std::str::FromStr for Url {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         Ok(Self(text.to_owned()))
+    }
+}
+
+/// The address of a provider of models. It is kept as it was written.
+pub(super) fn provider(text: &str) -> Result<Url, String> {
+    url_if(is_address(&with_scheme(text)), text)
+}
+
+/// The address in OLLAMA_HOST, kept as it was written.
+pub(super) fn ollama_host(text: &str) -> Result<Url, String> {
+    url_if(is_address(&with_scheme(&ollama_address(text))), text)
+}
+
+fn url_if(is_address: bool, text: &str) -> Result<Url, String> {
+    if is_address {
+        Ok(Url(text.to_owned()))
+    } else {
+        Err(
+            "it must be an address such as http://host:port or https://host, without a query"
+                .into(),
+        )
+    }
+}
+
+/// The address with a scheme. As for Ollama's own tools, it is http if none is given.
+#[must_use]
+pub fn with_scheme(url: &str) -> String {
+    let url = url.trim();
+    if url.contains("://") {
+        url.to_owned()
+    } else {
+        format!("http://{url}")
+    }
+}
+
+/// The address in OLLAMA_HOST. As for Ollama's own tools, a host with neither scheme nor port has port 11434, and a
+/// port without a host is on this machine.
+#[must_use]
+pub fn ollama_address(host: &str) -> String {
+    let host = host.trim();
+    let (authority, path) = host.split_at(host.find('/').unwrap_or(host.len()));
+    // An IPv6 address in brackets and a password contain colons as well.
+    let end = authority.rsplit(['@', ']']).next().unwrap_or_default();
+    if authority.starts_with(':') {
+        format!("localhost{host}")
+    } else if host.contains("://") || authority.is_empty() || end.contains(':') {
+        host.to_owned()
+    } else {
+        format!("{authority}:11434{path}")
     }
 }
 
@@ -163,6 +213,15 @@ pub(super) fn ssl_mode(text: &str) -> Result<SslMode, String> {
     })
 }
 
+/// Hosts, each with or without a port.
+pub(super) fn hosts(text: &str) -> Result<List, String> {
+    let Ok(list) = text.parse::<List>();
+    for host in &list.0 {
+        context_model::check_host(host)?;
+    }
+    Ok(list)
+}
+
 /// Browser origins: scheme, host and optional port, as browsers send them in `Origin`.
 pub(super) fn origins(text: &str) -> Result<List, String> {
     let Ok(list) = text.parse::<List>();
@@ -204,6 +263,41 @@ mod tests {
             assert_eq!(boolean(text), Ok(value), "{text}");
         }
         assert!(boolean("maybe").is_err());
+    }
+
+    #[test]
+    fn an_address_of_a_provider_is_http_or_https_and_has_a_host() {
+        for good in [
+            "http://gpu:1",
+            "https://api.example/v1",
+            "gpu:1",
+            " gpu ",
+            "[::1]:1",
+            "http://user:word@gpu",
+        ] {
+            assert!(
+                provider(good).is_ok() && ollama_host(good).is_ok(),
+                "{good}"
+            );
+        }
+        assert!(ollama_host(":11434").is_ok() && provider(":11434").is_err());
+        for bad in [
+            "",
+            "http://",
+            "ftp://gpu",
+            "http://gpu:port",
+            "http://gpu:99999",
+            "http://gpu?key=x",
+            "http://gpu/#x",
+            "two words",
+            "[::1",
+        ] {
+            let refused = provider(bad).or(ollama_host(bad));
+            assert!(
+                refused.is_err_and(|why| why.contains("https://host")),
+                "{bad}"
+            );
+        }
     }
 
     #[test]

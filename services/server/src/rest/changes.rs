@@ -111,7 +111,7 @@ const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
     params(
         ("cursor" = Option<String>, Query, description = "The id of an earlier event, or `next_cursor` of a list. `now`: only changes from this moment on. Default: from the oldest retained change."),
         ("snapshot" = Option<bool>, Query, description = "Whether the stream begins with the present entries and artifacts; default: false. Not together with a cursor."),
-        ("Last-Event-ID" = Option<String>, Header, description = "The id of the last event that arrived. It is used instead of `cursor` and `snapshot`."),
+        ("Last-Event-ID" = Option<String>, Header, description = "The id of the last event that arrived. It is used instead of `cursor` and `snapshot`, unless it is empty."),
         ("thread_id" = Option<String>, Query, description = "Only changes of entries of this thread.", min_length = 1),
         ("source" = Option<Source>, Query, description = "Only changes of entries of this source."),
         ("tag" = Option<Vec<String>>, Query, description = "Only changes of entries with at least one of these tags; the parameter is repeated."),
@@ -133,7 +133,9 @@ pub async fn watch(
     headers: HeaderMap,
     mut query: Query,
 ) -> Result<Response, Problem> {
-    let last_event = match headers.get(LAST_EVENT_ID) {
+    // An empty id means that no event with an id has arrived
+    // (https://html.spec.whatwg.org/multipage/server-sent-events.html#concept-event-stream-last-event-id).
+    let last_event = match headers.get(LAST_EVENT_ID).filter(|id| !id.is_empty()) {
         Some(id) => Some(
             id.to_str()
                 .map_err(|_| Error::invalid("Last-Event-ID", "`Last-Event-ID` is not text"))?

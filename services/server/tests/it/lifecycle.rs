@@ -147,20 +147,12 @@ async fn what_cannot_work_or_would_be_open_to_everybody_does_not_start() {
             &["RERANK_PROVIDER", "`voyage`", "RERANK_API_KEY"],
         ),
         (
-            &["--rerank-provider=tei", "--rerank-url=ftp://x"],
-            &["tei", "ftp://x"],
-        ),
-        (
             &["--rerank-url=http://127.0.0.1:1"],
             &["RERANK_URL", "RERANK_PROVIDER"],
         ),
         (
             &["--summary-provider=anthropic"],
             &["SUMMARY_PROVIDER", "SUMMARY_MODEL"],
-        ),
-        (
-            &["--summary-model=m", "--summary-url=ftp://x"],
-            &["ollama", "ftp://x"],
         ),
         (
             &["--enable-hybrid-search=true", "--enable-fts=false"],

@@ -75,6 +75,36 @@ fn a_bad_value_is_refused_with_the_name_of_its_setting() {
             "CONTEXT_SOCKET (--socket) is `relative.sock`; it must be an absolute path",
         ),
         (
+            "OLLAMA_HOST",
+            "http://gpu:port",
+            "OLLAMA_HOST (--ollama-host) is `http://gpu:port`; it must be an address such as http://host:port",
+        ),
+        (
+            "EMBEDDING_URL",
+            "http://",
+            "EMBEDDING_URL (--embedding-url) is `http://`; it must be an address",
+        ),
+        (
+            "SUMMARY_URL",
+            "ftp://x",
+            "SUMMARY_URL (--summary-url) is `ftp://x`; it must be an address",
+        ),
+        (
+            "RERANK_URL",
+            "http://host?key=hunter2",
+            "RERANK_URL (--rerank-url) is `http://host?***`; it must be an address",
+        ),
+        (
+            "CONTEXT_ALLOWED_HOSTS",
+            "a.example,https://b.example",
+            "`https://b.example` is not a host; write it as context.example or context.example:8443",
+        ),
+        (
+            "OIDC_SCOPE_CLAIM",
+            "/",
+            "OIDC_SCOPE_CLAIM (--oidc-scope-claim) is `/`; it must be the name of a claim, or a path",
+        ),
+        (
             "CONTEXT_CORS_ORIGINS",
             "*",
             "CONTEXT_CORS_ORIGINS (--cors-origins) is `*`; `*` is not an origin",

@@ -76,6 +76,10 @@ async fn a_stream_sends_each_change_and_a_later_one_continues_after_any_of_them(
             seen.push(event);
         }
         drop(events);
+        // An empty Last-Event-ID is none, so the cursor counts.
+        let request = watch(&service, "cursor=now").header("last-event-id", "");
+        let opened = next(&mut request.events().await).await;
+        assert_eq!(opened.data["revision"], json!(seen.len()));
         for (n, event) in seen.iter().enumerate() {
             let cursor = event.id.as_deref().expect("a cursor");
             // Last-Event-ID wins over cursor and snapshot.

@@ -5,6 +5,9 @@ use std::path::PathBuf;
 
 use tokio_postgres::config::SslMode as DriverMode;
 
+/// Maximum length of an application name, which is ASCII on the server (NAMEDATALEN - 1).
+const MAX_APPLICATION_NAME: usize = 63;
+
 /// The server and the database to connect to.
 #[derive(Clone)]
 pub struct Target {
@@ -321,10 +324,16 @@ impl std::fmt::Debug for Target {
     }
 }
 
+/// Sets the application name to one that the server keeps as it is. It would cut a longer one with a NOTICE and replace
+/// other characters, and then the service would think that there is a pooler in between.
 fn with_application_name(mut config: tokio_postgres::Config) -> tokio_postgres::Config {
-    if config.get_application_name().is_none() {
-        config.application_name("context-service");
-    }
+    let name = config.get_application_name().unwrap_or("context-service");
+    let name: String = name
+        .chars()
+        .take(MAX_APPLICATION_NAME)
+        .map(|c| if matches!(c, ' '..='~') { c } else { '?' })
+        .collect();
+    config.application_name(name);
     config
 }
 
@@ -664,5 +673,20 @@ mod tests {
         assert!(!format!("{:?}", parse("postgres://u:hunter2@h/d")).contains("hunter2"));
         let encoded = parse("postgres://u:p%40a@h/d%40e?application_name=a@b");
         assert_eq!(encoded.shown(), "h:5432/d@e");
+    }
+
+    #[test]
+    fn an_application_name_is_one_that_the_server_keeps() {
+        let long = format!("&application_name={}", "x".repeat(64));
+        let cut = "x".repeat(63);
+        for (given, sent) in [
+            ("", "context-service"),
+            ("&application_name=a%20b~", "a b~"),
+            ("&application_name=caf%C3%A9", "caf?"),
+            (long.as_str(), cut.as_str()),
+        ] {
+            let target = parse(&format!("postgres://u@h/d?sslmode=disable{given}"));
+            assert_eq!(target.config.get_application_name(), Some(sent), "{given}");
+        }
     }
 }

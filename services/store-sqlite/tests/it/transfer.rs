@@ -226,16 +226,18 @@ async fn damage_is_copied_where_a_checksum_shows_it_and_refused_elsewhere() {
             damaged(&format!("UPDATE entries SET {change} WHERE id = 2")).await;
         let refused = report.unwrap_err();
         assert!(
-            refused.to_string().contains("it is damaged"),
+            refused.to_string().contains("it is damaged")
+                && refused.to_string().contains("table entries"),
             "{change}: {refused}"
         );
     }
 }
 
-/// Fails after some writes, like a process that is killed.
+/// Fails after some writes, like a process that is killed, and cannot store one entry.
 struct Interrupted<'t> {
     target: &'t mut SqliteTarget,
     writes: usize,
+    refused: Option<i64>,
 }
 
 #[async_trait::async_trait]
@@ -271,6 +273,10 @@ impl Target for Interrupted<'_> {
             return Err(TransferError::database("test", "interrupted"));
         }
         self.writes -= 1;
+        let is_refused = |row: &Row| Some(row.int(table, "id")) == self.refused;
+        if table.name == "entries" && rows.iter().any(is_refused) {
+            return Err(TransferError::database("test", "not storable"));
+        }
         self.target.write(owner, table, rows, mark).await
     }
 
@@ -284,6 +290,36 @@ impl Target for Interrupted<'_> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_row_that_the_target_cannot_store_is_named_after_those_before_it_were_copied() {
+    let directory = tempfile::tempdir().unwrap();
+    let (from, to) = (
+        directory.path().join("from.db"),
+        directory.path().join("to.db"),
+    );
+    let store = SqliteStore::open(Config::new(&from)).unwrap();
+    store_batch(&store, ["one", "two", "three"].map(entry)).await;
+    store.close().await;
+    let (mut source, mut target) = (source(&from).await.unwrap(), target(&to).await.unwrap());
+    let mut refusing = Interrupted {
+        target: &mut target,
+        writes: usize::MAX,
+        refused: Some(2),
+    };
+    let refused = migrate(source.as_mut(), &mut refusing, &mut Silent).await;
+    let sentence = refused.unwrap_err().to_string();
+    assert!(
+        sentence.contains("table entries of owner `default`, the row with id 2: not storable")
+            && sentence.contains("if it fails there again"),
+        "{sentence}"
+    );
+    refusing.refused = None;
+    let report = migrate(source.as_mut(), &mut refusing, &mut Silent).await;
+    report.unwrap();
+    drop((source, target));
+    assert_eq!(content(&from), content(&to));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn an_interrupted_migration_goes_on_wherever_it_stopped() {
     let directory = tempfile::tempdir().unwrap();
     let from = filled(directory.path(), 700).await;
@@ -294,6 +330,7 @@ async fn an_interrupted_migration_goes_on_wherever_it_stopped() {
         let mut interrupted = Interrupted {
             target: &mut target,
             writes: 1,
+            refused: None,
         };
         match migrate(source.as_mut(), &mut interrupted, &mut Silent).await {
             Ok(report) => break report,

@@ -22,6 +22,20 @@ pub enum TransferError {
         #[source]
         source: BoxError,
     },
+    /// A database failed at these rows. What was committed stays, and the same command continues from there.
+    #[error(
+        "{shown}, {rows}: {source}; run the same command again to continue; if it fails there again, repair or delete the row \
+         in the source, empty the target and start again"
+    )]
+    Rows {
+        /// The database, without a password.
+        shown: String,
+        /// The table, the owner, and what is known of the rows.
+        rows: String,
+        /// The error of the database.
+        #[source]
+        source: BoxError,
+    },
     /// After copying, source and target are not equal.
     #[error("the target and the source differ: {0}; empty the target and start again")]
     Differs(String),
@@ -33,6 +47,18 @@ impl TransferError {
         Self::Database {
             shown: shown.to_owned(),
             source: source.into(),
+        }
+    }
+
+    /// Adds the rows at which a database failed.
+    pub(super) fn at(self, rows: String) -> Self {
+        match self {
+            Self::Database { shown, source } => Self::Rows {
+                shown,
+                rows,
+                source,
+            },
+            Self::Refused(_) | Self::Rows { .. } | Self::Differs(_) => self,
         }
     }
 }

@@ -6,8 +6,8 @@ use super::endpoint::{Head, Source, Target, TransferError};
 use super::losses::Losses;
 use super::mark::{Mark, Position};
 use super::observer::{Observer, Phase};
-use super::row::Cell;
-use super::table::{TABLES, Table};
+use super::row::{Cell, Row};
+use super::table::{Column, TABLES, Table};
 use super::verify::{Verified, verify};
 use crate::OwnerId;
 
@@ -237,27 +237,91 @@ impl Copying<'_> {
         table: &'static Table,
         after: Vec<Cell>,
     ) -> Result<(), TransferError> {
-        let mut batch = self.source.read(owner, table, &after).await?;
+        let mut batch = self
+            .source
+            .read(owner, table, &after)
+            .await
+            .map_err(|error| error.at(rows_after(owner, table, &after)))?;
         while let Some(last) = batch.last() {
             let after = last.key(table);
-            self.mark.at = Some(Position {
-                owner: owner.as_str().to_owned(),
-                table: Some(table.name.to_owned()),
-                after: after.clone(),
-            });
-            let mark = self.mark.to_text();
+            let mark = self.mark_at(owner, table, &after);
             // The source reads the next batch while the target writes this one.
             let (written, next) = futures::join!(
                 self.target.write(owner, table, &batch, &mark),
                 self.source.read(owner, table, &after)
             );
-            written?;
+            if let Err(error) = written {
+                self.write_singly(owner, table, &batch, error).await?;
+            }
             self.done += batch.len() as u64;
             self.copied += batch.len() as u64;
             self.observer
                 .progress(Phase::Copy, table.name, self.done, self.total);
-            batch = next?;
+            batch = next.map_err(|error| error.at(rows_after(owner, table, &after)))?;
         }
         Ok(())
     }
+
+    /// Writes the rows of a batch one by one after the batch failed, so that the error names the first row that fails.
+    async fn write_singly(
+        &mut self,
+        owner: &OwnerId,
+        table: &'static Table,
+        batch: &[Row],
+        error: TransferError,
+    ) -> Result<(), TransferError> {
+        if !matches!(error, TransferError::Database { .. }) {
+            return Err(error);
+        }
+        for row in batch {
+            let key = row.key(table);
+            let mark = self.mark_at(owner, table, &key);
+            let written = self
+                .target
+                .write(owner, table, std::slice::from_ref(row), &mark);
+            let at = |error: TransferError| {
+                let key = key_text(table, &key);
+                error.at(format!("{}, the row with {key}", place(owner, table)))
+            };
+            written.await.map_err(at)?;
+        }
+        Ok(())
+    }
+
+    /// The mark for a batch that ends with this key.
+    fn mark_at(&mut self, owner: &OwnerId, table: &Table, after: &[Cell]) -> String {
+        self.mark.at = Some(Position {
+            owner: owner.as_str().to_owned(),
+            table: Some(table.name.to_owned()),
+            after: after.to_vec(),
+        });
+        self.mark.to_text()
+    }
+}
+
+/// The rows after this key, for a message.
+fn rows_after(owner: &OwnerId, table: &Table, key: &[Cell]) -> String {
+    let place = place(owner, table);
+    if key.is_empty() {
+        format!("{place}, the first rows")
+    } else {
+        format!("{place}, the rows after {}", key_text(table, key))
+    }
+}
+
+fn place(owner: &OwnerId, table: &Table) -> String {
+    // Escaped, because a name could contain control sequences for the terminal.
+    let owner = owner.as_str().escape_debug();
+    format!("table {} of owner `{owner}`", table.name)
+}
+
+/// A key for a message, such as `id 5, position 0`.
+fn key_text(table: &Table, key: &[Cell]) -> String {
+    let part = |(column, cell): (&Column, &Cell)| match cell {
+        Cell::Int(number) => format!("{} {number}", column.name),
+        Cell::Text(text) => format!("{} `{}`", column.name, text.escape_debug()),
+        Cell::Null | Cell::List(_) | Cell::Bytes(_) => column.name.to_owned(),
+    };
+    let parts: Vec<String> = table.key_columns().iter().zip(key).map(part).collect();
+    parts.join(", ")
 }
