@@ -58,6 +58,12 @@ async fn initialize_and_every_revision_are_answered_in_plain_json_without_a_sess
             .unwrap();
         let reply: Value = serde_json::from_slice(&body).unwrap();
         assert_eq!(reply["result"]["protocolVersion"], version);
+        // `resources/subscribe` does not work over HTTP.
+        let resources = &reply["result"]["capabilities"]["resources"];
+        assert!(
+            resources.is_object() && resources["subscribe"].is_null(),
+            "{reply}"
+        );
         assert!(reply["result"]["instructions"].as_str().unwrap().len() < 2000);
     }
     let (status, reply) = exchange(
@@ -77,6 +83,10 @@ async fn initialize_and_every_revision_are_answered_in_plain_json_without_a_sess
                 .len()
         ),
         (StatusCode::OK, 5)
+    );
+    assert_eq!(
+        reply["result"]["capabilities"]["resources"]["subscribe"],
+        true
     );
 }
 
