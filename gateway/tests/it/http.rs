@@ -207,21 +207,28 @@ async fn the_callers_authorization_reaches_the_service_and_no_other_does() {
 #[tokio::test]
 async fn unreadable_bodies_are_json_rpc_errors() {
     let setup = setup(Credentials::Callers);
-    for (body, code) in [
-        ("{\"jsonrpc\": ", -32700),
-        ("", -32700),
-        ("\u{0}", -32700),
-        ("[]", -32600),
-        ("{}", -32600),
-        ("5", -32600),
-    ] {
+    let bodies: [(&[u8], i64); 8] = [
+        (b"{\"jsonrpc\": ", -32700),
+        (b"", -32700),
+        (b"\0", -32700),
+        (
+            b"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\",\"params\":{\"x\":\"\xff\"}}",
+            -32700,
+        ),
+        (b"[]", -32600),
+        (b"{}", -32600),
+        (b"5", -32600),
+        (b"{\"method\":\"notifications/initialized\"}", -32600),
+    ];
+    for (body, code) in bodies {
         let mut request = post(LEGACY, &list());
         *request.body_mut() = Body::from(body);
         let (status, reply) = exchange(&router(&setup), request).await;
         assert_eq!(
             (status, reply["error"]["code"].as_i64()),
             (StatusCode::BAD_REQUEST, Some(code)),
-            "{body:?} {reply}"
+            "{} {reply}",
+            body.escape_ascii()
         );
     }
     let (status, _) = exchange(
