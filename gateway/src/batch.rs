@@ -48,7 +48,7 @@ pub fn not_a_message(text: &[u8], otherwise: &'static str) -> &'static str {
 /// `None` for all others.
 #[must_use]
 pub fn misplaced(message: &[u8]) -> Option<Value> {
-    let Envelope { id, method } = Envelope::read(message)?;
+    let Envelope { id, method, .. } = Envelope::read(message)?;
     let method = method.filter(|method| MUST_BE_ALONE.contains(&method.as_str()))?;
     Some(envelope::error(
         &id.unwrap_or_default(),

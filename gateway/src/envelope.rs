@@ -10,9 +10,11 @@ pub const MAX_ID: usize = 64 * 1024;
 /// Longest method that is repeated in an error, in characters.
 const MAX_METHOD: usize = 64;
 
-/// The id and method of a message.
+/// The id and method of a message, and whether it is JSON-RPC 2.0.
 #[derive(Debug, PartialEq)]
 pub struct Envelope {
+    /// Whether `jsonrpc` is "2.0".
+    pub is_version_2: bool,
     /// The id, if it is a string or a number.
     pub id: Option<Value>,
     /// The method, if it is a string; cut if it is long.
@@ -22,13 +24,15 @@ pub struct Envelope {
 #[derive(Deserialize)]
 struct Members<'m> {
     #[serde(borrow)]
+    jsonrpc: Option<&'m RawValue>,
+    #[serde(borrow)]
     id: Option<&'m RawValue>,
     #[serde(borrow)]
     method: Option<&'m RawValue>,
 }
 
 impl Envelope {
-    /// Reads id and method of one message; `None` if it is not a JSON object. Nothing else is built
+    /// Reads version, id and method of one message; `None` if it is not a JSON object. Nothing else is built
     /// from the message, however large or deep it is.
     #[must_use]
     pub fn read(message: &[u8]) -> Option<Self> {
@@ -38,6 +42,10 @@ impl Envelope {
         }
         let members: Members<'_> = serde_json::from_slice(message).ok()?;
         let parse = |raw: &RawValue| serde_json::from_str::<Value>(raw.get()).ok();
+        let version = members
+            .jsonrpc
+            .filter(|version| version.get().starts_with('"'))
+            .and_then(parse);
         let id = members
             .id
             .filter(|id| id.get().len() <= MAX_ID && !id.get().starts_with(['{', '[']))
@@ -47,6 +55,7 @@ impl Envelope {
             .filter(|method| method.get().starts_with('"'))
             .and_then(parse);
         Some(Self {
+            is_version_2: version.is_some_and(|version| version == "2.0"),
             id: id.filter(|id| id.is_string() || id.is_number()),
             method: method
                 .and_then(|method| Some(method.as_str()?.chars().take(MAX_METHOD).collect())),
@@ -73,6 +82,9 @@ impl Envelope {
         let Some(method) = &self.method else {
             return error(&id, -32600, "Invalid Request: the message has no method");
         };
+        if !self.is_version_2 {
+            return error(&id, -32600, "Invalid Request: `jsonrpc` must be \"2.0\"");
+        }
         // What serde reports if the JSON is valid but its structure is not.
         let structure_errors = [
             "data did not match",
@@ -170,7 +182,8 @@ mod tests {
 
     #[test]
     fn the_error_says_whether_the_form_or_the_text_is_wrong() {
-        let envelope = Envelope::read(br#"{"id":1,"method":"tools/call"}"#).unwrap();
+        let envelope =
+            Envelope::read(br#"{"jsonrpc":"2.0","id":1,"method":"tools/call"}"#).unwrap();
         assert_eq!(
             envelope.unreadable("data did not match any variant")["error"]["code"],
             -32602
@@ -186,7 +199,7 @@ mod tests {
                 .unwrap()
                 .contains("recursion limit")
         );
-        let fraction = Envelope::read(br#"{"id":1.5,"method":"x"}"#)
+        let fraction = Envelope::read(br#"{"jsonrpc":"2.0","id":1.5,"method":"x"}"#)
             .unwrap()
             .unreadable("data did not match");
         assert_eq!(

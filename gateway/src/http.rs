@@ -6,6 +6,7 @@ mod held;
 mod origins;
 mod serve;
 mod streams;
+mod unread;
 
 use std::net::SocketAddr;
 use std::sync::Arc;

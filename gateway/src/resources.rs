@@ -1,6 +1,6 @@
 //! Entries, threads and artifacts as MCP resources. Each is read with the operation of the tool that returns it.
 
-use context_model::{ArtifactId, Error, Limits, Operation, ThreadId, Violations};
+use context_model::{ArtifactId, Error, Limits, Operation, Reason, ThreadId, Violations};
 use percent_encoding::percent_decode_str;
 use rmcp::ErrorData;
 use rmcp::model::{JsonObject, ResourceContents, ResourceTemplate};
@@ -29,7 +29,7 @@ impl Resource {
     /// Reads a URI. Names are percent-encoded.
     ///
     /// # Errors
-    /// "Resource not found" with the URI, cut to 200 characters, in its data, for a URI of any other form.
+    /// [`not_found`], for a URI of any other form.
     pub fn parse(uri: &str) -> Result<Self, ErrorData> {
         Self::parsed(uri).ok_or_else(|| not_found(uri))
     }
@@ -82,8 +82,7 @@ impl Resource {
     /// Its contents, from the reply of [`operation`](Self::operation).
     ///
     /// # Errors
-    /// "Resource not found" with the URI, cut to 200 characters, in its data, if there is no such entry, or none in the
-    /// thread.
+    /// [`not_found`], if there is no such entry, or none in the thread.
     pub fn contents(&self, uri: &str, reply: &Value) -> Result<Vec<ResourceContents>, ErrorData> {
         let content = match self {
             Self::Entry(_) => reply["result"].get(0),
@@ -151,11 +150,19 @@ pub fn unreadable(error: Error) -> ErrorData {
     ErrorData::internal_error(error.message, Some(reason))
 }
 
-/// "Resource not found", with the URI, cut to 200 characters, in its data.
+/// "Resource not found", with the reason, and the URI, cut to 200 characters, in its data.
 #[must_use]
 pub fn not_found(uri: &str) -> ErrorData {
+    let reason = if uri.starts_with(ARTIFACTS) {
+        Reason::ArtifactNotFound
+    } else if uri.starts_with(ENTRIES) || uri.starts_with(THREADS) {
+        Reason::ContextNotFound
+    } else {
+        Reason::NotFound
+    };
     let shown: String = uri.chars().take(200).collect();
-    ErrorData::resource_not_found("resource not found", Some(json!({ "uri": shown })))
+    let data = json!({ "uri": shown, "reason": reason.as_str() });
+    ErrorData::resource_not_found("resource not found", Some(data))
 }
 
 #[cfg(test)]

@@ -6,11 +6,12 @@ use context_model::{Operation, Reason, nearest};
 use rmcp::model::{
     CacheScope, CallToolRequestParams, CallToolResponse, CompleteRequestMethod,
     CompleteRequestParams, CompleteResult, ContentBlock, CustomRequest, CustomResult,
-    DiscoverResult, ErrorCode, GetPromptRequestParams, GetPromptResponse, JsonObject,
-    ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult, ListToolsResult,
-    PaginatedRequestParams, ReadResourceRequestParams, ReadResourceResponse, ReadResourceResult,
-    ServerCapabilities, ServerConfig, SubscribeRequestMethod, SubscribeRequestParams,
-    SubscriptionFilter, Tool, UnsubscribeRequestMethod, UnsubscribeRequestParams,
+    DiscoverResult, ErrorCode, GetPromptRequestParams, GetPromptResponse, InitializeRequestParams,
+    InitializeResult, JsonObject, ListPromptsResult, ListResourceTemplatesResult,
+    ListResourcesResult, ListToolsResult, PaginatedRequestParams, ReadResourceRequestParams,
+    ReadResourceResponse, ReadResourceResult, ServerCapabilities, ServerConfig,
+    SubscribeRequestMethod, SubscribeRequestParams, SubscriptionFilter, Tool,
+    UnsubscribeRequestMethod, UnsubscribeRequestParams,
 };
 use rmcp::service::{RequestContext, SubscriptionContext};
 use rmcp::{ErrorData, RoleServer, ServerHandler};
@@ -61,11 +62,28 @@ impl ServerHandler for Gateway {
             .enable_resources()
             .build();
         if let Some(resources) = &mut capabilities.resources {
-            resources.subscribe = (!self.is_shared()).then_some(true);
+            // Without it, rmcp removes the resources from every `subscriptions/listen`.
+            resources.subscribe = Some(true);
         }
         ServerConfig::new(capabilities)
             .with_server_info(implementation())
             .with_instructions(include_str!("../instructions.md").trim_end())
+    }
+
+    async fn initialize(
+        &self,
+        request: InitializeRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<InitializeResult, ErrorData> {
+        let mut result = self.negotiate_initialize(&request)?;
+        // In the revisions with `initialize` it stands for `resources/subscribe`, which does not work over HTTP.
+        if self.is_shared()
+            && let Some(resources) = &mut result.capabilities.resources
+        {
+            resources.subscribe = None;
+        }
+        context.peer.set_peer_info(request);
+        Ok(result)
     }
 
     async fn discover(&self, _: RequestContext<RoleServer>) -> Result<DiscoverResult, ErrorData> {

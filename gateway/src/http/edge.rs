@@ -292,6 +292,10 @@ enum BodyKind {
 
 impl BodyKind {
     fn of(body: &[u8]) -> Self {
+        // The parser does not check strings that it skips.
+        if std::str::from_utf8(body).is_err() {
+            return Self::NotJson;
+        }
         match Envelope::read(body) {
             Some(envelope) => Self::Message(envelope),
             None if serde_json::from_slice::<serde::de::IgnoredAny>(body).is_ok() => {
@@ -450,7 +454,7 @@ async fn unreadable(response: Response, kind: BodyKind) -> Response {
             StatusCode::BAD_REQUEST,
             &Value::Null,
             -32700,
-            "Parse error: the body is not valid JSON",
+            "Parse error: the body is not valid JSON in UTF-8",
         ),
     }
 }

@@ -26,7 +26,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tower::Service as _;
 
-use crate::http::held;
+use crate::http::{held, unread};
 
 /// Largest request head, and largest single read, in bytes.
 const MAX_HEAD_BYTES: usize = 32 * 1024;
@@ -245,11 +245,11 @@ impl Slot {
             let progress = self.progress.clone();
             hyper::service::service_fn(move |request: Request<Incoming>| {
                 let work = InFlight::begin(progress.clone());
-                let response = app.clone().call(request.map(Body::new));
+                let mut app = app.clone();
                 async move {
-                    response
-                        .await
-                        .map(|response| work.until_sent(response, limits))
+                    let request = request.map(Body::new);
+                    let response = unread::respond(request, |request| app.call(request)).await;
+                    response.map(|response| work.until_sent(response, limits))
                 }
             })
         };

@@ -59,6 +59,12 @@ async fn initialize_and_every_revision_are_answered_in_plain_json_without_a_sess
             .unwrap();
         let reply: Value = serde_json::from_slice(&body).unwrap();
         assert_eq!(reply["result"]["protocolVersion"], version);
+        // `resources/subscribe` does not work over HTTP.
+        let resources = &reply["result"]["capabilities"]["resources"];
+        assert!(
+            resources.is_object() && resources["subscribe"].is_null(),
+            "{reply}"
+        );
         assert!(reply["result"]["instructions"].as_str().unwrap().len() < 2000);
     }
     let (status, reply) = exchange(
@@ -78,6 +84,10 @@ async fn initialize_and_every_revision_are_answered_in_plain_json_without_a_sess
                 .len()
         ),
         (StatusCode::OK, 5)
+    );
+    assert_eq!(
+        reply["result"]["capabilities"]["resources"]["subscribe"],
+        true
     );
 }
 
@@ -198,21 +208,28 @@ async fn the_callers_authorization_reaches_the_service_and_no_other_does() {
 #[tokio::test]
 async fn unreadable_bodies_are_json_rpc_errors() {
     let setup = setup(Credentials::Callers);
-    for (body, code) in [
-        ("{\"jsonrpc\": ", -32700),
-        ("", -32700),
-        ("\u{0}", -32700),
-        ("[]", -32600),
-        ("{}", -32600),
-        ("5", -32600),
-    ] {
+    let bodies: [(&[u8], i64); 8] = [
+        (b"{\"jsonrpc\": ", -32700),
+        (b"", -32700),
+        (b"\0", -32700),
+        (
+            b"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\",\"params\":{\"x\":\"\xff\"}}",
+            -32700,
+        ),
+        (b"[]", -32600),
+        (b"{}", -32600),
+        (b"5", -32600),
+        (b"{\"method\":\"notifications/initialized\"}", -32600),
+    ];
+    for (body, code) in bodies {
         let mut request = post(LEGACY, &list());
         *request.body_mut() = Body::from(body);
         let (status, reply) = exchange(&router(&setup), request).await;
         assert_eq!(
             (status, reply["error"]["code"].as_i64()),
             (StatusCode::BAD_REQUEST, Some(code)),
-            "{body:?} {reply}"
+            "{} {reply}",
+            body.escape_ascii()
         );
     }
     let (status, _) = exchange(
@@ -747,6 +764,71 @@ async fn get_hello(stream: &mut tokio::net::TcpStream) -> std::io::Result<String
         }
     }
     Ok(String::from_utf8_lossy(&seen).into_owned())
+}
+
+/// The next reply on this connection.
+async fn reply(stream: &mut tokio::net::TcpStream) -> String {
+    let mut seen = Vec::new();
+    loop {
+        let text = String::from_utf8_lossy(&seen).into_owned();
+        if let Some((head, body)) = text.split_once("\r\n\r\n") {
+            let mut lines = head.lines();
+            let length = lines.find_map(|line| line.strip_prefix("content-length: "));
+            if body.len() == length.expect("a length").parse::<usize>().unwrap() {
+                return text;
+            }
+        }
+        assert_ne!(stream.read_buf(&mut seen).await.unwrap(), 0, "{text}");
+    }
+}
+
+#[tokio::test]
+async fn a_refusal_keeps_the_connection_if_the_unread_body_is_small_and_else_says_that_it_closes() {
+    let setup = setup(Credentials::Callers);
+    let address = listening(router(&setup), ConnectionLimits::default()).await;
+    let head = |path: &str, more: &str, length: usize| {
+        format!(
+            "POST {path} HTTP/1.1\r\nhost: localhost\r\n{more}\r\ncontent-length: {length}\r\n\r\n"
+        )
+    };
+    let (json, text) = ("content-type: application/json", "content-type: text/plain");
+    // More than the gateway reads at once.
+    let body = "x".repeat(60_000);
+    let mut stream = tokio::net::TcpStream::connect(address).await.unwrap();
+    for (path, more, status) in [
+        ("/nothing", text, 404),
+        ("/healthz", text, 405),
+        ("/mcp", "origin: http://evil.example", 403),
+    ] {
+        let request = head(path, more, body.len()) + &body;
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let refused = reply(&mut stream).await;
+        assert!(
+            refused.starts_with(&format!("HTTP/1.1 {status}")),
+            "{refused}"
+        );
+        assert!(!refused.contains("connection: close"), "{refused}");
+    }
+    stream
+        .write_all(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n")
+        .await
+        .unwrap();
+    assert!(reply(&mut stream).await.ends_with("ok\n"));
+
+    for (path, more, length, status) in [
+        ("/nothing", text, 10_000_000, 404),
+        ("/mcp", json, MAX_MESSAGE_BYTES + 1, 413),
+    ] {
+        let mut stream = tokio::net::TcpStream::connect(address).await.unwrap();
+        let request = head(path, more, length);
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let refused = reply(&mut stream).await;
+        assert!(
+            refused.starts_with(&format!("HTTP/1.1 {status}")),
+            "{refused}"
+        );
+        assert!(refused.contains("\r\nconnection: close\r\n"), "{refused}");
+    }
 }
 
 #[tokio::test]

@@ -71,7 +71,13 @@ pub fn memory_of(body: &str) -> usize {
 }
 
 /// Requests that the gateway cannot read, and the code of the error that each must get. Their id is `ID`.
-pub const UNREADABLE: [(&str, i64); 13] = [
+pub const UNREADABLE: [(&str, i64); 16] = [
+    (r#"{"id":"ID","method":"tools/list"}"#, -32600),
+    (
+        r#"{"jsonrpc":"1.0","id":"ID","method":"tools/list"}"#,
+        -32600,
+    ),
+    (r#"{"jsonrpc":2.0,"id":"ID","method":"tools/list"}"#, -32600),
     (
         r#"{"jsonrpc":"2.0","id":"ID","method":"tools/call","params":{"name":"list_threads","arguments":{"n":18446744073709551616}}}"#,
         -32600,

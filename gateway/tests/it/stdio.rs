@@ -1,7 +1,10 @@
 //! The stdio transport: requests in both forms of the protocol, credentials, notifications, and the end.
 
 use context_gateway::handler::Credentials;
+use context_model::{Error, Reason};
+use context_proto::status_from_error;
 use serde_json::{Value, json};
+use tonic::Code;
 
 use crate::fake::{ARTIFACT, Behaviour, setup};
 use crate::session::{ERAS, Era, Pipe, UNREADABLE, budget};
@@ -196,24 +199,44 @@ async fn entries_threads_and_artifacts_are_resources_and_everything_else_is_not_
             };
             assert_eq!(seen.request[field], named);
         }
-        for uri in [
-            "context://entries/0",
-            "context://entries/x",
-            "context://entries/",
-            "file:///etc/passwd",
-            "context://entries/99999999999999999999",
-            "context://threads/",
-            "context://threads/%ff",
-            "context://artifacts",
-            "context://artifacts/x",
+        for (uri, reason) in [
+            ("context://entries/0", "CONTEXT_NOT_FOUND"),
+            ("context://entries/x", "CONTEXT_NOT_FOUND"),
+            ("context://entries/", "CONTEXT_NOT_FOUND"),
+            ("file:///etc/passwd", "NOT_FOUND"),
+            (
+                "context://entries/99999999999999999999",
+                "CONTEXT_NOT_FOUND",
+            ),
+            ("context://threads/", "CONTEXT_NOT_FOUND"),
+            ("context://threads/%ff", "CONTEXT_NOT_FOUND"),
+            ("context://artifacts", "NOT_FOUND"),
+            ("context://artifacts/x", "ARTIFACT_NOT_FOUND"),
         ] {
             let error =
                 pipe.request("resources/read", json!({ "uri": uri })).await["error"].clone();
+            let data = &error["data"];
             assert_eq!(
-                (error["code"].as_i64(), error["data"]["uri"].as_str()),
-                (Some(code), Some(uri))
+                (
+                    error["code"].as_i64(),
+                    data["uri"].as_str(),
+                    data["reason"].as_str()
+                ),
+                (Some(code), Some(uri), Some(reason))
             );
         }
+        // The service does not know this one.
+        let unknown = Error::new(Reason::ArtifactNotFound, "not found");
+        let status = status_from_error(&unknown, Code::NotFound);
+        setup.fake.behave(Behaviour::Fail(status));
+        let reply = pipe
+            .request("resources/read", json!({ "uri": artifact }))
+            .await;
+        assert_eq!(
+            reply["error"]["data"]["reason"], "ARTIFACT_NOT_FOUND",
+            "{reply}"
+        );
+        setup.fake.behave(Behaviour::Respond);
     }
 }
 

@@ -2,15 +2,18 @@
 
 use std::sync::Arc;
 
+use axum::body::BodyDataStream;
 use context_gateway::handler::Credentials;
 use context_gateway::key_file::KeyFile;
 use context_proto::v1 as pb;
 use context_test_support::wait_for;
+use futures::StreamExt as _;
 use pb::watch_response::Frame;
 use serde_json::{Value, json};
+use tower::ServiceExt as _;
 
 use crate::fake::{ARTIFACT, Behaviour, Watching, setup};
-use crate::session::{Era, Pipe, exchange, post, router};
+use crate::session::{Era, Pipe, exchange, post, router, within_a_minute};
 
 fn change(entity: &str, id: &str, thread: Option<&str>) -> Frame {
     Frame::Change(pb::Change {
@@ -37,6 +40,32 @@ async fn updated(pipe: &mut Pipe) -> String {
         "{notification}"
     );
     notification["params"]["uri"].as_str().unwrap().to_owned()
+}
+
+/// The messages of a stream over HTTP.
+struct Events {
+    body: BodyDataStream,
+    received: String,
+}
+
+impl Events {
+    async fn next(&mut self) -> Value {
+        loop {
+            if let Some((event, rest)) = self.received.split_once("\n\n") {
+                let data = event.lines().find_map(|line| line.strip_prefix("data:"));
+                // An event without a message only keeps the stream open.
+                let message = data.and_then(|data| serde_json::from_str(data).ok());
+                self.received = rest.to_owned();
+                if let Some(message) = message {
+                    return message;
+                }
+            } else {
+                let piece = within_a_minute("the next event", self.body.next()).await;
+                let piece = piece.expect("an open stream").unwrap();
+                self.received.push_str(std::str::from_utf8(&piece).unwrap());
+            }
+        }
+    }
 }
 
 const THREAD: &str = "context://threads/a%2Fb";
@@ -166,6 +195,38 @@ async fn a_listener_hears_of_what_it_listens_to() {
         ended["error"]["data"]["reason"], "UNAUTHENTICATED",
         "{ended}"
     );
+}
+
+#[tokio::test]
+async fn a_listener_over_http_hears_of_the_entry_it_listens_to() {
+    let setup = setup(Credentials::Callers);
+    let entry = "context://entries/42";
+    let params = json!({"notifications": {"resourceSubscriptions": [entry]}});
+    let listen = Era::Modern.request(1, "subscriptions/listen", params);
+    let response = router(&setup).oneshot(post(Era::Modern, &listen)).await;
+    let mut events = Events {
+        body: response.unwrap().into_body().into_data_stream(),
+        received: String::new(),
+    };
+    let acknowledged = events.next().await;
+    assert_eq!(
+        acknowledged["params"]["notifications"]["resourceSubscriptions"],
+        json!([entry]),
+        "{acknowledged}"
+    );
+    let stream = setup.fake.watching().await;
+    send(&stream, "1", Frame::Opened(pb::Opened::default())).await;
+    send(&stream, "2", change("context", "7", Some("other"))).await;
+    send(&stream, "3", change("context", "42", Some("other"))).await;
+    // The entry may have changed before the stream was open, so the first notification comes at once.
+    for _ in 0..2 {
+        let updated = events.next().await;
+        assert_eq!(
+            (&updated["method"], &updated["params"]["uri"]),
+            (&json!("notifications/resources/updated"), &json!(entry)),
+            "{updated}"
+        );
+    }
 }
 
 #[tokio::test]

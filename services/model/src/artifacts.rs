@@ -517,6 +517,14 @@ pub struct RestoreArtifactVersionRequest {
     pub expected_version: Option<i64>,
 }
 
+/// What a restore is based on.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, Serialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RestoreArtifactVersionBody {
+    /// The version that the caller read. It has the same effect as `If-Match`.
+    pub expected_version: Option<i64>,
+}
+
 /// The artifact after a restore.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize, utoipa::ToSchema)]
 pub struct RestoreArtifactVersionReply {

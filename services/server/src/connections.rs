@@ -22,6 +22,7 @@ use crate::app::App;
 use crate::body::{Held, ReplyBody};
 use crate::connection::{Connection, HEAD_TIMEOUT, Registry, network};
 use crate::origin::{Origin, Peer};
+use crate::unread;
 use crate::write_timeout::WriteTimeout;
 
 /// Interval of pings on a silent HTTP/2 connection, and how long the peer may take to respond.
@@ -297,7 +298,8 @@ async fn serve_connection(
         request.extensions_mut().insert(origin.clone());
         let mut router = router.clone();
         async move {
-            let mut response = router.call(request.map(Body::new)).await?;
+            let request = request.map(Body::new);
+            let mut response = unread::respond(request, |request| router.call(request)).await?;
             let held = response.extensions_mut().remove::<Held>();
             Ok::<_, std::convert::Infallible>(
                 response.map(|body| ReplyBody::new(body, held, exchange)),

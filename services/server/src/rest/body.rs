@@ -5,8 +5,9 @@ use std::io::{self, Write};
 use std::sync::Arc;
 
 use axum::body::Body;
-use axum::extract::{FromRequest, Request};
+use axum::extract::{FromRequest, OptionalFromRequest, Request};
 use axum::response::{IntoResponse as _, Response};
+use bytes::Bytes;
 use context_model::{Error, Reason, decode_slice};
 use futures::stream;
 use http::{HeaderMap, HeaderValue, StatusCode, header};
@@ -16,6 +17,7 @@ use serde::de::DeserializeOwned;
 use crate::app::App;
 use crate::body::CountedBody;
 use crate::json_values::JsonValues;
+use crate::memory::Lease;
 use crate::problem::Problem;
 use crate::request_context::RequestContext;
 
@@ -36,24 +38,50 @@ impl<T: DeserializeOwned + Send + 'static> FromRequest<Arc<App>> for JsonBody<T>
 
     async fn from_request(request: Request, app: &Arc<App>) -> Result<Self, Problem> {
         check_media_type(request.headers())?;
-        let limit = app.limits.max_message_bytes();
-        let lease = RequestContext::of(request.extensions())?.lease;
-        let body = CountedBody::new(request.into_body(), lease.clone());
-        let bytes = body.whole(limit).await?;
-        let is_large = bytes.len() >= LARGE_BODY_BYTES;
-        let decode = move || {
-            // Memory of the decoded value: its strings once more, and its values.
-            lease.grow(bytes.len().saturating_add(value_bytes(&bytes)))?;
-            decode_slice(&bytes)
-        };
-        let value = if is_large {
-            tokio::task::spawn_blocking(decode)
-                .await
-                .map_err(Error::internal)?
-        } else {
-            decode()
-        };
-        Ok(Self(value?))
+        let (bytes, lease) = whole(request, app).await?;
+        Ok(Self(decoded(bytes, lease).await?))
+    }
+}
+
+/// Without a body, or with `null`, there is no value.
+impl<T: DeserializeOwned + Send + 'static> OptionalFromRequest<Arc<App>> for JsonBody<T> {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, app: &Arc<App>) -> Result<Option<Self>, Problem> {
+        let media_type = check_media_type(request.headers());
+        let (bytes, lease) = whole(request, app).await?;
+        if bytes.is_empty() {
+            return Ok(None);
+        }
+        media_type?;
+        let value: Option<T> = decoded(bytes, lease).await?;
+        Ok(value.map(Self))
+    }
+}
+
+/// The whole body, and the lease that counts it.
+async fn whole(request: Request, app: &App) -> Result<(Bytes, Arc<Lease>), Error> {
+    let lease = RequestContext::of(request.extensions())?.lease;
+    let body = CountedBody::new(request.into_body(), lease.clone());
+    Ok((body.whole(app.limits.max_message_bytes()).await?, lease))
+}
+
+async fn decoded<T: DeserializeOwned + Send + 'static>(
+    bytes: Bytes,
+    lease: Arc<Lease>,
+) -> Result<T, Error> {
+    let is_large = bytes.len() >= LARGE_BODY_BYTES;
+    let decode = move || {
+        // Memory of the decoded value: its strings once more, and its values.
+        lease.grow(bytes.len().saturating_add(value_bytes(&bytes)))?;
+        decode_slice(&bytes)
+    };
+    if is_large {
+        tokio::task::spawn_blocking(decode)
+            .await
+            .map_err(Error::internal)?
+    } else {
+        decode()
     }
 }
 
@@ -207,7 +235,7 @@ mod tests {
     use http_body_util::BodyExt as _;
 
     use super::*;
-    use crate::memory::{Budget, Lease, Payer};
+    use crate::memory::{Budget, Payer};
 
     const MIB: usize = 1024 * 1024;
 

@@ -7,11 +7,11 @@ use axum::response::Response;
 use context_model::{
     DiffArtifactVersionsReply, DiffArtifactVersionsRequest, GetArtifactVersionReply,
     GetArtifactVersionRequest, ListArtifactVersionsReply, ListArtifactVersionsRequest, Operation,
-    RestoreArtifactVersionReply, RestoreArtifactVersionRequest,
+    RestoreArtifactVersionBody, RestoreArtifactVersionReply, RestoreArtifactVersionRequest,
 };
 use http::{HeaderMap, StatusCode, header};
 
-use super::body::json;
+use super::body::{JsonBody, json};
 use super::conditional::{etag, expected_version};
 use super::query::{ArtifactPath, Query};
 use crate::app::App;
@@ -108,7 +108,8 @@ pub async fn get_artifact_version(
 
 /// Restore a version of an artifact
 ///
-/// Creates a new version with the title, content and metadata of an earlier one.
+/// Creates a new version with the title, content and metadata of an earlier one. With `If-Match` or `expected_version`
+/// the restore is refused with 412 if the artifact is no longer at that version.
 #[utoipa::path(
     post,
     path = "/v1/artifacts/{artifact_id}/versions/{version}/restore",
@@ -120,6 +121,7 @@ pub async fn get_artifact_version(
         ("If-Match" = Option<String>, Header, description = "The `ETag` that the change is based on, or `*`."),
         ("Idempotency-Key" = Option<String>, Header, description = "A retry with the same key and request within 24 hours returns the first reply and changes nothing.", pattern = "^[!-~]{1,255}$")
     ),
+    request_body(content = Option<RestoreArtifactVersionBody>, example = json!({"expected_version": 3})),
     responses((status = 200, description = "The artifact after the restore", body = RestoreArtifactVersionReply, headers(
         ("ETag" = String, description = "The new version in quotes"))))
 )]
@@ -128,10 +130,12 @@ pub async fn restore_artifact_version(
     State(app): State<Arc<App>>,
     path: ArtifactPath,
     headers: HeaderMap,
+    body: Option<JsonBody<RestoreArtifactVersionBody>>,
 ) -> Result<Response, Problem> {
     let write = write_context(&headers)?;
     let version_number = path.version()?;
-    let expected_version = expected_version(&headers, None)?;
+    let given = body.and_then(|JsonBody(body)| body.expected_version);
+    let expected_version = expected_version(&headers, given)?;
     let request = RestoreArtifactVersionRequest {
         artifact_id: path.artifact_id,
         version_number,

@@ -1,6 +1,6 @@
 //! `ETag`, `If-Match`, `If-None-Match` and `Idempotency-Key`.
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::changes::both;
 use crate::service::Service;
@@ -242,15 +242,34 @@ async fn a_restore_based_on_an_old_version_is_refused() {
     let path = format!("/v1/artifacts/{}", created["id"].as_str().unwrap());
     let changed = service.patch(&path, json!({"content": "second"}));
     assert_eq!(changed.send().await.status, 200);
+    let url = format!("{path}/versions/1/restore");
     let restore = async |tag: &str| {
-        let restore = service.post(&format!("{path}/versions/1/restore"), json!({}));
+        let restore = service.post(&url, json!({}));
         restore.header("if-match", tag).send().await
     };
-    let stale = restore("\"1\"").await;
-    assert_eq!(
-        (stale.status.as_u16(), stale.reason().as_str()),
-        (412, "VERSION_MISMATCH")
-    );
+    let by_body = async |body: Value| service.post(&url, body).send().await;
+    for stale in [
+        restore("\"1\"").await,
+        by_body(json!({"expected_version": 1})).await,
+    ] {
+        assert_eq!(
+            (stale.status.as_u16(), stale.reason().as_str()),
+            (412, "VERSION_MISMATCH")
+        );
+    }
+    for (body, field) in [
+        (json!({"expected_version": 0}), "expected_version"),
+        (json!({"version": 1}), "version"),
+    ] {
+        let refused = by_body(body).await;
+        assert_eq!(refused.reason(), "INVALID_ARGUMENT");
+        assert_eq!(refused.json()["violations"][0]["field"], field);
+    }
+    let contradicting = service.post(&url, json!({"expected_version": 1}));
+    let contradicting = contradicting.header("if-match", "\"2\"").send().await;
+    assert_eq!(contradicting.reason(), "INVALID_ARGUMENT");
+    let no_json = service.request("POST", &url).body("{}").send().await;
+    assert_eq!(no_json.reason(), "UNSUPPORTED_MEDIA_TYPE");
     let content = service.get(&path).send().await.json()["content"].clone();
     assert_eq!(content, "second");
     let restored = restore("\"2\"").await;
@@ -260,4 +279,18 @@ async fn a_restore_based_on_an_old_version_is_refused() {
     );
     let content = service.get(&path).send().await.json()["content"].clone();
     assert_eq!(content, "first");
+    // The body may also name the version, be null, or be absent.
+    for (request, version) in [
+        (service.post(&url, json!({"expected_version": 3})), "\"4\""),
+        (service.post(&url, Value::Null), "\"5\""),
+        (service.request("POST", &url), "\"6\""),
+    ] {
+        let restored = request.send().await;
+        assert_eq!(
+            (restored.status.as_u16(), restored.header("etag")),
+            (200, Some(version)),
+            "{}",
+            restored.body
+        );
+    }
 }

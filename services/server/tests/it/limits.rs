@@ -47,6 +47,62 @@ async fn a_chunked_body_beyond_the_limit_is_refused_when_it_passes_the_limit() {
     sender.abort();
 }
 
+/// The next reply on this connection, which is JSON.
+async fn json_reply(stream: &mut TcpStream) -> String {
+    let mut reply = Vec::new();
+    while reply.last() != Some(&b'}') {
+        let read = stream.read_buf(&mut reply).await.unwrap();
+        assert_ne!(read, 0, "{}", String::from_utf8_lossy(&reply));
+    }
+    String::from_utf8(reply).unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_refusal_keeps_the_connection_if_the_unread_body_is_small_and_else_says_that_it_closes() {
+    let service = Service::start().await;
+    let head = |path: &str, more: &str| {
+        format!(
+            "POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: text/plain\r\n{more}\r\n\r\n"
+        )
+    };
+    // More than the service reads at once.
+    let body = "x".repeat(60_000);
+    let mut stream = TcpStream::connect(service.address).await.unwrap();
+    for (path, status) in [
+        ("/v1/contexts", 415),
+        ("/v1/nothing", 404),
+        ("/v1/statistics", 405),
+    ] {
+        let request = head(path, "content-length: 60000") + &body;
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let refused = json_reply(&mut stream).await;
+        assert!(
+            refused.starts_with(&format!("HTTP/1.1 {status}")),
+            "{refused}"
+        );
+        assert!(!refused.contains("connection: close"), "{refused}");
+    }
+    stream
+        .write_all(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n")
+        .await
+        .unwrap();
+    let reply = json_reply(&mut stream).await;
+    assert!(reply.starts_with("HTTP/1.1 200"), "{reply}");
+
+    for more in [
+        "content-length: 10000000",
+        "content-length: 5\r\nexpect: 100-continue",
+    ] {
+        let mut stream = TcpStream::connect(service.address).await.unwrap();
+        let request = head("/v1/contexts", more);
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let refused = json_reply(&mut stream).await;
+        assert!(refused.starts_with("HTTP/1.1 415"), "{refused}");
+        assert!(refused.contains("\r\nconnection: close\r\n"), "{refused}");
+        assert_eq!(stream.read(&mut [0]).await.unwrap(), 0, "it is closed");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn the_only_allowed_connection_stays_open_until_another_one_comes() {
     let service = Service::start_with(&["--max-connections=1"]).await;

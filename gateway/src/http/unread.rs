@@ -1,0 +1,140 @@
+//! The rest of a request body that its handler did not read. On HTTP/1.1, hyper then closes the connection, but often
+//! finds out only after it has sent the head of the reply. A client that is not told would send its next request into
+//! the closing connection. `services/server/src/unread.rs` is the same for the service, with tests.
+
+use std::convert::Infallible;
+use std::pin::{Pin, pin};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use axum::body::{Body, HttpBody};
+use axum::extract::Request;
+use axum::http::{HeaderValue, Version, header};
+use axum::response::Response;
+use bytes::Bytes;
+use futures::StreamExt as _;
+use http_body::{Frame, SizeHint};
+use tokio::sync::oneshot;
+
+/// The largest rest that is read and dropped, in bytes.
+const MAX_BYTES: usize = 64 * 1024;
+/// How long a rest is read at most. The reply waits for it.
+const MAX_TIME: Duration = Duration::from_millis(100);
+
+/// Handles a request. On HTTP/1.1, what the handler leaves of the body is read and dropped. If it is too large or comes
+/// too slowly, the reply says that the connection closes.
+///
+/// # Errors
+/// Those of `handle`, which has none.
+pub async fn respond<F>(
+    request: Request,
+    handle: impl FnOnce(Request) -> F,
+) -> Result<Response, Infallible>
+where
+    F: Future<Output = Result<Response, Infallible>>,
+{
+    if request.version() > Version::HTTP_11 || request.body().is_end_stream() {
+        return handle(request).await;
+    }
+    // Reading would ask such a client for its body.
+    let waits_to_send = request.headers().contains_key(header::EXPECT);
+    let (sender, rest) = oneshot::channel();
+    let mut handling = pin!(handle(request.map(|body| {
+        Body::new(Watched {
+            body,
+            rest: Some(sender),
+        })
+    })));
+    let mut reading = pin!(comes_to_end(rest, waits_to_send));
+    let (response, at_end) = tokio::select! {
+        response = &mut handling => {
+            let at_end = tokio::time::timeout(MAX_TIME, reading).await;
+            (response, at_end.unwrap_or(false))
+        }
+        // The handler dropped the body early. Its rest must not stay in memory until the handler responds.
+        at_end = &mut reading => (handling.await, at_end),
+    };
+    let mut response = response?;
+    if !at_end {
+        let close = HeaderValue::from_static("close");
+        response.headers_mut().insert(header::CONNECTION, close);
+    }
+    Ok(response)
+}
+
+/// Whether the body comes to its end: the handler reads all of it, or its rest is small and arrives soon.
+async fn comes_to_end(rest: oneshot::Receiver<Option<Body>>, waits_to_send: bool) -> bool {
+    let body = match rest.await {
+        Ok(Some(body)) => body,
+        Ok(None) => return false,
+        // It was read to its end.
+        Err(_) => return true,
+    };
+    if waits_to_send || body.size_hint().lower() > MAX_BYTES as u64 {
+        return false;
+    }
+    let mut pieces = body.into_data_stream();
+    let reading = async {
+        let mut bytes = 0;
+        while let Some(piece) = pieces.next().await {
+            let Ok(piece) = piece else { return false };
+            bytes += piece.len();
+            if bytes > MAX_BYTES {
+                return false;
+            }
+        }
+        true
+    };
+    tokio::time::timeout(MAX_TIME, reading)
+        .await
+        .unwrap_or(false)
+}
+
+/// A body that is sent to `rest` if it is dropped before its end.
+struct Watched {
+    body: Body,
+    /// `None` after the end. A broken body has no rest.
+    rest: Option<oneshot::Sender<Option<Body>>>,
+}
+
+impl HttpBody for Watched {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        let this = self.get_mut();
+        let frame = ready!(Pin::new(&mut this.body).poll_frame(cx));
+        match &frame {
+            Some(Ok(_)) => {}
+            Some(Err(_)) => {
+                if let Some(rest) = this.rest.take() {
+                    // It fails if no one waits for the reply any more.
+                    let _ = rest.send(None);
+                }
+            }
+            None => this.rest = None,
+        }
+        Poll::Ready(frame)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+impl Drop for Watched {
+    fn drop(&mut self) {
+        if !self.body.is_end_stream()
+            && let Some(rest) = self.rest.take()
+        {
+            let _ = rest.send(Some(std::mem::take(&mut self.body)));
+        }
+    }
+}
