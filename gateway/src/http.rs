@@ -6,7 +6,6 @@ mod held;
 mod origins;
 mod serve;
 mod streams;
-mod unread;
 
 use std::net::SocketAddr;
 use std::sync::Arc;

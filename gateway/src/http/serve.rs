@@ -16,6 +16,7 @@ use axum::Router;
 use axum::body::{Body, HttpBody as _};
 use axum::extract::Request;
 use axum::response::Response;
+use context_edge::unread;
 use hyper::body::Incoming;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
@@ -26,7 +27,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tower::Service as _;
 
-use crate::http::{held, unread};
+use crate::http::held;
 
 /// Largest request head, and largest single read, in bytes.
 const MAX_HEAD_BYTES: usize = 32 * 1024;

@@ -8,6 +8,7 @@ use std::time::Duration;
 use axum::Router;
 use axum::body::Body;
 use axum::extract::Request;
+use context_edge::unread;
 use hyper::body::Incoming;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
@@ -22,7 +23,6 @@ use crate::app::App;
 use crate::body::{Held, ReplyBody};
 use crate::connection::{Connection, HEAD_TIMEOUT, Registry, network};
 use crate::origin::{Origin, Peer};
-use crate::unread;
 use crate::write_timeout::WriteTimeout;
 
 /// Interval of pings on a silent HTTP/2 connection, and how long the peer may take to respond.

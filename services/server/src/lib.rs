@@ -68,7 +68,6 @@ mod start_error;
 mod stderr;
 mod summaries;
 mod transport;
-mod unread;
 mod verify;
 mod watch;
 mod write_context;

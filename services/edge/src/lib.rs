@@ -1,0 +1,3 @@
+//! What the HTTP servers of the service and the gateway share.
+
+pub mod unread;
