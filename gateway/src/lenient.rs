@@ -7,7 +7,7 @@
 
 use std::fmt;
 
-use context_model::{Error, JsonObject, Result, Violations};
+use context_model::{Error, JsonObject, Operator, Result, Violations};
 use serde::de::IgnoredAny;
 use serde_json::Value;
 
@@ -28,6 +28,7 @@ const MAX_SCALAR: usize = 64;
 /// - null means absent
 /// - where a list of strings, integers or objects is declared, a single such value becomes a list of
 ///   one
+/// - where a metadata filter has the operator `in` or `not_in`, its value is read as a list
 /// - the rules also apply inside declared lists and objects, but not inside free-form objects
 ///
 /// The values inside a string count in `lease` before they are built: the scan of the message saw only one value.
@@ -124,6 +125,12 @@ impl Repair<'_> {
             self.value(declared, member, Path::Member(&path, key));
             true
         });
+        // What the value of a metadata filter may be depends on its operator, which the schema does not say.
+        if takes_list(object)
+            && let Some(value) = object.get_mut("value")
+        {
+            self.unpack(value, '[', Path::Member(&path, "value"));
+        }
     }
 
     fn value(&mut self, schema: &JsonObject, value: &mut Value, path: Path<'_>) {
@@ -156,7 +163,7 @@ impl Repair<'_> {
                     _ => self.wrong_type(path, "an object"),
                 }
             }
-            // The value of a metadata filter may have several types, so it stays unchanged.
+            // The value of a metadata filter may have several types.
             _ => {}
         }
     }
@@ -217,6 +224,14 @@ impl Repair<'_> {
         }
         true
     }
+}
+
+/// Whether this is a metadata filter whose value must be a list.
+fn takes_list(filter: &JsonObject) -> bool {
+    let operator = filter.get("operator").and_then(Value::as_str);
+    [Operator::In, Operator::NotIn]
+        .iter()
+        .any(|of_lists| operator == Some(of_lists.as_str()))
 }
 
 /// The JSON value inside a string that is short enough for an integer, a number or a boolean.
@@ -303,6 +318,11 @@ mod tests {
                 json!({"metadata_filters":[{"key":"a","operator":"eq","value":"5","case_sensitive":true}]}),
             ),
             (
+                "search_context",
+                json!({"metadata_filters":[{"key":"a","operator":"in","value":"[1,\"b\"]"},{"key":"a","operator":"not_in","value":" [true] "}]}),
+                json!({"metadata_filters":[{"key":"a","operator":"in","value":[1,"b"]},{"key":"a","operator":"not_in","value":[true]}]}),
+            ),
+            (
                 "store_context_batch",
                 json!({"entries":"[{\"thread_id\":\"t\",\"source\":\"user\",\"text\":\"x\",\"tags\":\"a\",\"metadata\":null}]","atomic":"true"}),
                 json!({"entries":[{"thread_id":"t","source":"user","text":"x","tags":["a"]}],"atomic":true}),
@@ -383,7 +403,8 @@ mod tests {
         let sent = json!({"thread_id":"123","source":"user","text":"{\"a\":[1]}",
             "metadata":{"a":"[1,2]","b":"5","c":null,"d":5.0,"e":{"f":"true"}}});
         assert_eq!(read("store_context", sent.clone()).unwrap(), sent);
-        let sent = json!({"metadata_filters":[{"key":"a","operator":"eq","value":"[1]"}]});
+        let sent = json!({"metadata_filters":[{"key":"a","operator":"eq","value":"[1]"},{"key":"a","value":"[1]"},
+            {"key":"a","operator":"in","value":"b"}]});
         assert_eq!(read("search_context", sent.clone()).unwrap(), sent);
     }
 

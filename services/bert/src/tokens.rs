@@ -16,7 +16,8 @@ const CONTINUATION: &str = "##";
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct VocabularyFit {
     /// The share of the text's letters, 0 to 1, for which the vocabulary has no word or syllable: letters in an unknown
-    /// token, and single letters that are pieces of a split word. 0 for a text without letters.
+    /// token, and single letters that are pieces of a split word. In a text without letters, digits and symbols count
+    /// instead, such as emoji. Punctuation that the vocabulary has never counts there, because it says nothing.
     pub unread_share: f64,
     /// Mean number of pieces of a word, at least 1. Always 1 for vocabularies that do not mark the pieces after the
     /// first of a word.
@@ -178,6 +179,19 @@ impl Tokens {
                 }
                 if UNKNOWN.contains(&tokens[at].as_str()) || continued && of_piece <= 1 {
                     unread += of_piece;
+                }
+            }
+        }
+        if letters == 0 {
+            for (token, (from, to)) in tokens.iter().zip(offsets) {
+                let shown = text.get(*from..*to).unwrap_or_default();
+                let is_unknown = UNKNOWN.contains(&token.as_str());
+                let counts =
+                    |c: &char| !c.is_whitespace() && (is_unknown || !c.is_ascii_punctuation());
+                let of_token = shown.chars().filter(counts).count();
+                letters += of_token;
+                if is_unknown {
+                    unread += of_token;
                 }
             }
         }

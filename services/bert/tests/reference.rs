@@ -395,7 +395,18 @@ fn letters_of_unknown_words_are_unread_and_words_with_digits_do_not_count() {
     assert_eq!(unread("agents and tags?"), 0.0);
     assert_eq!(unread("tags zebra"), 5.0 / 9.0);
     assert_eq!(unread("tags v2x"), 0.0);
-    assert_eq!(unread("!? 42"), 0.0, "no letters");
+}
+
+#[test]
+fn symbols_count_in_a_text_without_letters() {
+    let tokens = Tokens::load(&reference("cross-encoder")).unwrap();
+    let unread = |text| tokens.fit(text).unwrap().unread_share;
+    // Of these the vocabulary has only the question mark and the semicolon.
+    for text in ["🎉", "🚀🚀 🎉", "★ → ★", "🚀?", "!? 42"] {
+        assert_eq!(unread(text), 1.0, "{text}");
+    }
+    assert_eq!(unread("?;"), 0.0, "known punctuation alone");
+    assert_eq!(unread("tags 🚀🚀🚀🚀🚀"), 0.0, "letters decide");
 }
 
 #[test]

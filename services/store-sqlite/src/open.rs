@@ -24,7 +24,7 @@ use crate::schema::meta;
 const MIGRATIONS: EmbeddedMigrations = embed_migrations!("../../migrations/sqlite");
 
 /// The `user_version` after the newest migration.
-pub(crate) const SCHEMA_VERSION: i64 = 12;
+pub(crate) const SCHEMA_VERSION: i64 = 13;
 
 /// Why a database was not opened. Each message is a sentence for the operator who started the service, and names the
 /// file.

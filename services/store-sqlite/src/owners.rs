@@ -8,7 +8,7 @@ use diesel::prelude::*;
 use diesel::sql_types::{Binary, Integer, Text};
 use diesel::sqlite::SqliteConnection;
 
-use crate::schema::owners;
+use crate::schema::{erased_owners, owners};
 use crate::statement::{self, Value};
 
 /// Number of low bits of a row id that hold the entry's id. The high bits hold the owner's number.
@@ -126,18 +126,22 @@ impl Owners {
         Ok(found)
     }
 
-    /// Creates the row of an owner.
+    /// Creates the row of an owner. If an owner with this name was erased, its ids are not used again.
     pub fn create(conn: &mut SqliteConnection, id: &OwnerId) -> QueryResult<Owner> {
         let last: Option<i64> = owners::table
             .select(owners::owner)
             .order(owners::owner.desc())
             .first(conn)
             .optional()?;
+        let unused_id: Option<i64> = diesel::delete(erased_owners::table.find(id.as_str()))
+            .returning(erased_owners::next_id)
+            .get_result(conn)
+            .optional()?;
         let owner = Owner {
             owner: last.unwrap_or(0) + 1,
             owner_id: id.as_str().to_owned(),
             revision: 0,
-            next_id: 1,
+            next_id: unused_id.unwrap_or(1),
             entry_count: 0,
             user_count: 0,
             agent_count: 0,
@@ -238,6 +242,9 @@ mod tests {
     fn a_row_id_holds_owner_and_id_and_refuses_what_does_not_fit() {
         let mut conn = SqliteConnection::establish(":memory:").unwrap();
         diesel::sql_query("CREATE TABLE owners (owner INTEGER PRIMARY KEY, owner_id, revision, next_id, entry_count, user_count, agent_count, multimodal_count, image_count, thread_count, tag_count, incarnation)")
+            .execute(&mut conn)
+            .unwrap();
+        diesel::sql_query("CREATE TABLE erased_owners (owner_id PRIMARY KEY, next_id)")
             .execute(&mut conn)
             .unwrap();
         let first = Owners::create(&mut conn, &OwnerId::new("a")).unwrap();

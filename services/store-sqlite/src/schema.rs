@@ -26,6 +26,13 @@ diesel::table! {
 }
 
 diesel::table! {
+    erased_owners (owner_id) {
+        owner_id -> Text,
+        next_id -> BigInt,
+    }
+}
+
+diesel::table! {
     threads (owner, thread_id) {
         owner -> BigInt,
         thread_id -> Text,

@@ -20,7 +20,7 @@ mod table;
 mod threads;
 mod verify;
 
-pub use endpoint::{Head, Source, Target, TransferError};
+pub use endpoint::{ErasedOwner, Head, Source, Target, TransferError};
 pub use examine::{Examination, Examined, Examiner, Finding, examine};
 pub use losses::{Field, Loss, Losses};
 pub use mark::Mark;

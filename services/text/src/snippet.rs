@@ -3,15 +3,15 @@
 use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
 
-use crate::mark::write_marked;
+use crate::mark::{MARK_CHARS, escaped_chars, write_marked};
 use crate::window::{BestWindow, Hit, widen};
 use crate::{Analyzer, Query, Term, Token, fold};
 
 pub(crate) const ELLIPSIS: &str = "...";
 
-/// Cuts a window of at most `max_chars` visible characters around the best hits of `query` in `text`. `...` at the cuts
-/// counts as visible, an entity counts as one character, and marks do not count. The best window has the most distinct
-/// words, then the most hits, then the earliest position. Without hits it is the beginning of the text.
+/// Cuts a window around the best hits of `query` in `text`. The snippet has at most `max_chars` characters, including
+/// `...` at the cuts, marks and entities. The best window has the most distinct words, then the most hits, then the
+/// earliest position. Without hits it is the beginning of the text.
 ///
 /// Hits are enclosed in `<mark>…</mark>`. `<`, `>` and `&` of the text are escaped. A phrase is one mark. Words
 /// excluded by the query are never marked. Takes time linear in the length of the text.
@@ -28,29 +28,96 @@ pub fn highlight(text: &str, query: &Query, analyzer: &Analyzer, max_chars: usiz
         true
     });
     let hits = finder.window.finish();
-    let core = match (
-        hits.iter().map(|hit| hit.bytes.start).min(),
-        hits.iter().map(|hit| hit.bytes.end).max(),
-    ) {
-        (Some(start), Some(end)) => start..end,
-        _ => 0..0,
-    };
     let window = if whole {
         0..text.len()
     } else {
-        trim(text, widen(text, core, budget))
+        trim(text, widen(text, span(&hits).unwrap_or(0..0), budget))
     };
-    let marks = merged(hits, &window);
+    let snippet = marked(text, &window, &hits, max_chars);
+    if fits(&snippet, max_chars) {
+        snippet
+    } else {
+        narrowed(text, window, &hits, max_chars)
+    }
+}
+
+fn fits(snippet: &str, max_chars: usize) -> bool {
+    snippet.chars().nth(max_chars).is_none()
+}
+
+/// The bytes from the first to the last hit.
+fn span(hits: &[Hit]) -> Option<Range<usize>> {
+    let start = hits.iter().map(|hit| hit.bytes.start).min()?;
+    let end = hits.iter().map(|hit| hit.bytes.end).max()?;
+    Some(start..end)
+}
+
+/// The snippet that shows this window.
+fn marked(text: &str, window: &Range<usize>, hits: &[Hit], max_chars: usize) -> String {
     let mut out = String::with_capacity(window.len() + 32);
     let cut = |cut: bool, out: &mut String| {
-        if cut && max_chars > 2 * ELLIPSIS.len() {
+        if cut && !window.is_empty() && max_chars > 2 * ELLIPSIS.len() {
             out.push_str(ELLIPSIS);
         }
     };
     cut(!text[..window.start].trim().is_empty(), &mut out);
-    write_marked(text, window.clone(), &marks, &mut out);
+    write_marked(text, window.clone(), &merged(hits, window), &mut out);
     cut(!text[window.end..].trim().is_empty(), &mut out);
     out
+}
+
+/// The widest snippet inside the window that is short enough with its marks and entities, around the best of the hits
+/// that still have room. `hits` are all hits in the window.
+fn narrowed(text: &str, window: Range<usize>, hits: &[Hit], max_chars: usize) -> String {
+    let offset = window.start;
+    let shown = &text[window.clone()];
+    let core = span(&with_room(text, &window, hits, max_chars))
+        .map_or(0..0, |span| span.start - offset..span.end - offset);
+    let narrow = |budget: usize| {
+        let part = trim(shown, widen(shown, core.clone(), budget));
+        let part = part.start + offset..part.end + offset;
+        marked(text, &part, hits, max_chars)
+    };
+    let mut widest = narrow(0);
+    let (mut fitting, mut too_wide) = (0, max_chars + 1);
+    while too_wide - fitting > 1 {
+        let budget = fitting.midpoint(too_wide);
+        let snippet = narrow(budget);
+        if fits(&snippet, max_chars) {
+            widest = snippet;
+            fitting = budget;
+        } else {
+            too_wide = budget;
+        }
+    }
+    widest
+}
+
+/// The best of the hits in the window that fit the snippet together with their marks and the entities between them.
+fn with_room(text: &str, window: &Range<usize>, hits: &[Hit], max_chars: usize) -> Vec<Hit> {
+    let marks = merged(hits, window);
+    let inside = |hit: &Hit| {
+        let bytes = hit.bytes.start.max(window.start)..hit.bytes.end.min(window.end);
+        if bytes.is_empty() {
+            return None;
+        }
+        let marks_before = marks.partition_point(|mark| mark.end <= bytes.start);
+        let start = escaped_chars(&text[window.start..bytes.start]) + marks_before * MARK_CHARS;
+        let end = start + escaped_chars(&text[bytes.clone()]) + MARK_CHARS;
+        Some(Hit {
+            bytes,
+            chars: start..end,
+            leaf: hit.leaf,
+        })
+    };
+    let mut inside: Vec<Hit> = hits.iter().filter_map(inside).collect();
+    inside.sort_by_key(|hit| hit.chars.end);
+    let leaves = inside.iter().map(|hit| hit.leaf + 1).max().unwrap_or(0);
+    let mut best = BestWindow::new(max_chars.saturating_sub(2 * ELLIPSIS.len()), leaves);
+    for hit in inside {
+        best.push(hit);
+    }
+    best.finish()
 }
 
 fn trim(text: &str, window: Range<usize>) -> Range<usize> {
@@ -60,9 +127,9 @@ fn trim(text: &str, window: Range<usize>) -> Range<usize> {
 }
 
 /// The ranges to mark inside the window. Overlapping and touching hits are joined.
-fn merged(hits: Vec<Hit>, window: &Range<usize>) -> Vec<Range<usize>> {
+fn merged(hits: &[Hit], window: &Range<usize>) -> Vec<Range<usize>> {
     let mut ranges: Vec<Range<usize>> = hits
-        .into_iter()
+        .iter()
         .map(|hit| hit.bytes.start.max(window.start)..hit.bytes.end.min(window.end))
         .filter(|range| range.start < range.end)
         .collect();

@@ -10,7 +10,7 @@ use crate::chars::{Class, class};
 pub(crate) struct Hit {
     /// Byte range in the text.
     pub(crate) bytes: Range<usize>,
-    /// The same range in characters of the text.
+    /// The same range in characters, as the budget of the window counts them.
     pub(crate) chars: Range<usize>,
     /// Number of the leaf.
     pub(crate) leaf: usize,
@@ -78,7 +78,8 @@ impl BestWindow {
 
 /// Widens `core` to at most `budget` characters, evenly on both sides, and cuts between words.
 ///
-/// A core longer than the budget is cut after `budget` characters, even inside a word.
+/// Of a core longer than the budget at most the first `budget` characters remain, cut inside a word only if it is the
+/// first one.
 pub(crate) fn widen(text: &str, core: Range<usize>, budget: usize) -> Range<usize> {
     let core_chars = text[core.clone()].chars().count();
     let slack = budget.saturating_sub(core_chars);
@@ -88,12 +89,12 @@ pub(crate) fn widen(text: &str, core: Range<usize>, budget: usize) -> Range<usiz
     let left = before.min((slack / 2).max(slack - after));
     let right = after.min(slack - left);
     let start = step_back(text, core.start, left);
-    let end = if core_chars > budget {
-        step_forward(text, core.start, budget)
+    let (end, limit) = if core_chars > budget {
+        (step_forward(text, core.start, budget), core.start)
     } else {
-        step_forward(text, core.end, right)
+        (step_forward(text, core.end, right), core.end)
     };
-    let cut = cut_at_start(text, start, core.start)..cut_at_end(text, end, core.end.min(end));
+    let cut = cut_at_start(text, start, core.start)..cut_at_end(text, end, limit);
     // A character with more marks than fit is cut, because an empty snippet would be worse.
     if cut.is_empty() { start..end } else { cut }
 }

@@ -359,6 +359,27 @@ async fn an_erased_owner_has_nothing_left(store: &dyn Store) {
 }
 behaviour!(an_erased_owner_has_nothing_left(store));
 
+/// A client may still know an id from before the erasure. It must not name another entry.
+async fn the_ids_of_an_erased_owner_are_not_used_again(store: &dyn Store) {
+    let gone = OwnerId::new("gone");
+    let mut highest = 0;
+    // The next id also outlives an owner that stored nothing.
+    for seconds in 0..3 {
+        let created = keys(store).create_owner(&gone, at(seconds)).await;
+        created.expect("created");
+        if seconds != 1 {
+            for text in ["a", "b"] {
+                let id = entry(text).store_for(store, &gone, seconds).await.id;
+                assert!(id > highest, "{id}");
+                highest = id;
+            }
+        }
+        let erased = keys(store).erase_owner(&gone, at(seconds)).await;
+        assert!(erased.expect("erased").is_some());
+    }
+}
+behaviour!(the_ids_of_an_erased_owner_are_not_used_again(store));
+
 /// Neither a rejected write nor work that ends after the owner was erased creates one.
 async fn only_a_write_that_succeeds_creates_an_owner(store: &dyn Store) {
     let (gone, new) = (OwnerId::new("gone"), OwnerId::new("new"));

@@ -90,7 +90,7 @@ impl Artifacts {
             min_revision,
         } = request;
         let id = ArtifactId::parse(&artifact_id)?;
-        let number = version_field(version_number, "version_number")?;
+        let number = required_version(version_number, "version_number")?;
         let (mut versions, _, revision) = self
             .versions(caller, id, vec![Some(number)], min_revision)
             .await?;
@@ -137,7 +137,7 @@ impl Artifacts {
             expected_version,
         } = request;
         let id = ArtifactId::parse(&artifact_id)?;
-        let version = version_field(version_number, "version_number")?;
+        let version = required_version(version_number, "version_number")?;
         let expected_version = expected_version
             .map(|v| version_field(v, "expected_version"))
             .transpose()?;
@@ -194,7 +194,7 @@ impl Artifacts {
             min_revision,
         } = request;
         let id = ArtifactId::parse(&artifact_id)?;
-        let from = version_field(from_version, "from_version")?;
+        let from = required_version(from_version, "from_version")?;
         let to = to_version
             .map(|v| version_field(v, "to_version"))
             .transpose()?;
@@ -266,6 +266,15 @@ fn is_sound(id: &ArtifactId, listed: &ListedVersion) -> bool {
         );
     }
     !listed.damaged
+}
+
+/// A required version. A missing one is 0, in JSON as in protobuf, so one error reports both.
+fn required_version(version: i64, field: &str) -> Result<i64> {
+    if version == 0 {
+        let description = format!("`{field}` is required, but is missing or 0; the minimum is 1");
+        return Err(invalid_input(Error::invalid(field, description)));
+    }
+    version_field(version, field)
 }
 
 fn version_field(version: i64, field: &str) -> Result<i64> {

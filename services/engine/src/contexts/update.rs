@@ -83,7 +83,8 @@ impl Contexts {
     ///
     /// # Errors
     /// As [`update_context`](Self::update_context). With `atomic` the call fails with the first invalid item's error,
-    /// which names the item's index. Otherwise the reply has each item's error.
+    /// which names the item's index. Items are checked before the store looks for their entries. Otherwise the reply has
+    /// each item's error.
     pub async fn update_context_batch(
         &self,
         caller: &Caller,

@@ -14,7 +14,7 @@ use crate::{
 /// Maximum total size of texts that are tokenized on the async worker, in bytes.
 const SHORT_BYTES: usize = 4096;
 
-/// Share of a query's letters that the vocabulary may lack. With all-MiniLM-L6-v2 the share is below 0.25 for questions
+/// Share of a query's letters, or symbols if it has no letters, that the vocabulary may lack. With all-MiniLM-L6-v2 the share is below 0.25 for questions
 /// in English, German, Polish, Turkish and Vietnamese. It is above 0.45 for questions in Chinese, Japanese, Korean,
 /// Thai and Russian.
 const MAX_UNREAD_SHARE: f64 = 0.35;

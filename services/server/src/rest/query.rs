@@ -236,10 +236,10 @@ pub struct ArtifactPath {
 }
 
 impl ArtifactPath {
-    /// The version.
+    /// The version. The operation validates its range.
     ///
     /// # Errors
-    /// `INVALID_ARGUMENT` if it does not consist of digits or exceeds 64 bits.
+    /// `INVALID_ARGUMENT` if it is not an integer in decimal digits or exceeds 64 bits.
     pub fn version(&self) -> Result<i64, Error> {
         let text = self.version.as_deref().unwrap_or_default();
         let malformed = || {
@@ -253,7 +253,7 @@ impl ArtifactPath {
         };
         text.parse()
             .ok()
-            .filter(|_| text.bytes().all(|b| b.is_ascii_digit()))
+            .filter(|_| !text.starts_with('+'))
             .ok_or_else(malformed)
     }
 }

@@ -2,7 +2,8 @@
 
 use crate::pg::connection::AsyncPgConnection;
 use context_store::transfer::{
-    BATCH_BYTES, BATCH_ROWS, Cell, Column, Head, Kind, OWNERS_AT_ONCE, Row, Slot, Slots, Table,
+    BATCH_BYTES, BATCH_ROWS, Cell, Column, ErasedOwner, Head, Kind, OWNERS_AT_ONCE, Row, Slot,
+    Slots, Table,
 };
 use context_store::{OwnerId, StoreError, unreadable};
 use diesel::QueryableByName;
@@ -215,6 +216,26 @@ pub(super) async fn owners(
         next_id,
     };
     Ok(rows.into_iter().map(head).collect())
+}
+
+/// The owners that were erased and not created again.
+pub(super) async fn erased(conn: &mut AsyncPgConnection) -> Result<Vec<ErasedOwner>, Failure> {
+    #[derive(QueryableByName)]
+    struct Erased {
+        #[diesel(sql_type = Text)]
+        owner_id: String,
+        #[diesel(sql_type = BigInt)]
+        next_id: i64,
+    }
+    // Raw SQL for NOT EXISTS: the id counter of an owner stays when its row is deleted.
+    let select = "SELECT i.owner_id, i.next_id FROM context.owner_ids AS i \
+                  WHERE NOT EXISTS (SELECT 1 FROM context.owners AS o WHERE o.owner_id = i.owner_id)";
+    let rows: Vec<Erased> = sql::query(conn, Fragment::prepared(select, Vec::new())).await?;
+    let erased = |Erased { owner_id, next_id }| ErasedOwner {
+        owner: OwnerId::new(owner_id),
+        next_id,
+    };
+    Ok(rows.into_iter().map(erased).collect())
 }
 
 /// The number of a table's rows that are migrated, of all owners.

@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use context_store::transfer::predecessor::Predecessor;
-use context_store::transfer::{Cell, Examined, Head, Row, Source, Table, TransferError};
+use context_store::transfer::{
+    Cell, ErasedOwner, Examined, Head, Row, Source, Table, TransferError,
+};
 use context_store::{EmbeddingModel, OwnerId};
 use diesel_async::SimpleAsyncConnection as _;
 
@@ -125,6 +127,14 @@ impl Source for PostgresSource {
     async fn owners(&mut self, after: Option<&OwnerId>) -> Result<Vec<Head>, TransferError> {
         let Link { conn, shown, .. } = &mut self.link;
         read::owners(conn, after)
+            .await
+            .map_err(cause)
+            .map_err(Link::failed(shown))
+    }
+
+    async fn erased_owners(&mut self) -> Result<Vec<ErasedOwner>, TransferError> {
+        let Link { conn, shown, .. } = &mut self.link;
+        read::erased(conn)
             .await
             .map_err(cause)
             .map_err(Link::failed(shown))

@@ -2,7 +2,7 @@
 
 use crate::pg::connection::AsyncPgConnection;
 use async_trait::async_trait;
-use context_store::transfer::{Head, MARK, Row, Source, Table, Target, TransferError};
+use context_store::transfer::{ErasedOwner, Head, MARK, Row, Source, Table, Target, TransferError};
 use context_store::{ContextWindow, EmbeddingModel, OwnerId, StoreError};
 use diesel::prelude::*;
 use diesel::sql_types::BigInt;
@@ -143,16 +143,19 @@ impl Target for PostgresTarget {
     async fn begin(
         &mut self,
         model: Option<&EmbeddingModel>,
+        erased: &[ErasedOwner],
         mark: &str,
     ) -> Result<(), TransferError> {
         self.start().await?;
         let Link {
             conn, has_vectors, ..
         } = &mut self.source.link;
-        let done = match model.filter(|_| *has_vectors) {
-            Some(model) => use_model(conn, model).await,
-            None => Ok(()),
-        };
+        let mut done = write::erased(conn, erased).await;
+        if let Some(model) = model.filter(|_| *has_vectors)
+            && done.is_ok()
+        {
+            done = use_model(conn, model).await;
+        }
         self.commit(mark, done).await
     }
 

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use crate::pg::connection::AsyncPgConnection;
 use context_model::fold;
-use context_store::transfer::{Cell, Column, Head, Kind, Row, Table, thread_parts};
+use context_store::transfer::{Cell, Column, ErasedOwner, Head, Kind, Row, Table, thread_parts};
 use context_store::{OwnerId, unreadable};
 use diesel::ExpressionMethods as _;
 use diesel_async::RunQueryDsl as _;
@@ -311,6 +311,34 @@ async fn artifact_texts(
     Ok(())
 }
 
+/// Stores the next ids of erased owners.
+pub(super) async fn erased(
+    conn: &mut AsyncPgConnection,
+    erased: &[ErasedOwner],
+) -> Result<(), Failure> {
+    for ErasedOwner { owner, next_id } in erased {
+        set_next_id(conn, owner.as_str(), *next_id).await?;
+    }
+    Ok(())
+}
+
+async fn set_next_id(
+    conn: &mut AsyncPgConnection,
+    owner: &str,
+    next_id: i64,
+) -> Result<(), Failure> {
+    let ids = diesel::insert_into(owner_ids::table)
+        .values((
+            owner_ids::owner_id.eq(owner),
+            owner_ids::next_id.eq(next_id),
+        ))
+        .on_conflict(owner_ids::owner_id)
+        .do_update()
+        .set(owner_ids::next_id.eq(next_id));
+    fixed!(ids).execute(conn).await?;
+    Ok(())
+}
+
 /// Sets the owner's revision and next id to those of the source, and computes the owner's counts from the copied rows.
 pub(super) async fn close_owner(conn: &mut AsyncPgConnection, head: &Head) -> Result<(), Failure> {
     let Head {
@@ -322,15 +350,7 @@ pub(super) async fn close_owner(conn: &mut AsyncPgConnection, head: &Head) -> Re
     let owner = owner.as_str();
     // An owner that has never stored an entry has leased no ids.
     if *next_id > 1 {
-        let ids = diesel::insert_into(owner_ids::table)
-            .values((
-                owner_ids::owner_id.eq(owner),
-                owner_ids::next_id.eq(next_id),
-            ))
-            .on_conflict(owner_ids::owner_id)
-            .do_update()
-            .set(owner_ids::next_id.eq(next_id));
-        fixed!(ids).execute(conn).await?;
+        set_next_id(conn, owner, *next_id).await?;
     }
     // Raw SQL: the sums are numeric and need a cast.
     let counts = "UPDATE context.owners AS o SET revision = ?, (entry_count, user_count, agent_count, multimodal_count, thread_count) = \

@@ -7,6 +7,7 @@ use diesel::sql_types::{BigInt, Text};
 
 use crate::collection::Collection;
 use crate::failure::Failure;
+use crate::schema::erased_owners;
 use crate::sql::{self, Bind, Fragment};
 use crate::transaction::Transaction;
 use crate::vectors;
@@ -65,7 +66,7 @@ struct Name {
 }
 
 /// Deletes the owner of this transaction. The tables to delete from are read from the database schema, so that
-/// future tables are included.
+/// future tables are included. Only the owner's next id remains.
 pub(crate) fn erase(transaction: &mut Transaction<'_>) -> Result<Option<OwnerSummary>, Failure> {
     let owner = transaction.owner.owner;
     let summary = summaries(transaction.conn, Some(owner))?.pop();
@@ -89,6 +90,12 @@ pub(crate) fn erase(transaction: &mut Transaction<'_>) -> Result<Option<OwnerSum
             .conn
             .batch_execute(&format!("DROP TABLE IF EXISTS {}", collection.fts_table()))?;
     }
+    diesel::replace_into(erased_owners::table)
+        .values((
+            erased_owners::owner_id.eq(&transaction.owner.owner_id),
+            erased_owners::next_id.eq(transaction.owner.next_id),
+        ))
+        .execute(transaction.conn)?;
     transaction.erased();
     Ok(summary)
 }

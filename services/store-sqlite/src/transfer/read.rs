@@ -1,7 +1,8 @@
 //! Reading rows of any table.
 
 use context_store::transfer::{
-    BATCH_BYTES, BATCH_ROWS, Cell, Column, Head, OWNERS_AT_ONCE, Row, Slot, Slots, Table,
+    BATCH_BYTES, BATCH_ROWS, Cell, Column, ErasedOwner, Head, OWNERS_AT_ONCE, Row, Slot, Slots,
+    Table,
 };
 use context_store::{EmbeddingModel, OwnerId, StoreError, unreadable};
 use diesel::prelude::*;
@@ -10,7 +11,7 @@ use diesel::sql_types::{BigInt, Binary, Nullable, Text};
 use crate::columns::CheckedText;
 use crate::failure::store_error;
 use crate::owners::{ID_BITS, id_of_row};
-use crate::schema::{embedding_sets, owners};
+use crate::schema::{embedding_sets, erased_owners, owners};
 use crate::sql::{self, Bind, Fragment};
 
 #[derive(QueryableByName)]
@@ -203,6 +204,18 @@ pub(super) fn owners(
         next_id,
     };
     Ok(rows.into_iter().map(head).collect())
+}
+
+/// The owners that were erased and not created again.
+pub(super) fn erased(conn: &mut SqliteConnection) -> QueryResult<Vec<ErasedOwner>> {
+    let rows: Vec<(String, i64)> = erased_owners::table
+        .select((erased_owners::owner_id, erased_owners::next_id))
+        .load(conn)?;
+    let erased = |(owner, next_id)| ErasedOwner {
+        owner: OwnerId::new(owner),
+        next_id,
+    };
+    Ok(rows.into_iter().map(erased).collect())
 }
 
 /// Number of the rows that [`rows`] returns for all owners.

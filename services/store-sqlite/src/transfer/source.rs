@@ -4,7 +4,9 @@ use std::path::{Path, PathBuf};
 
 use async_trait::async_trait;
 use context_store::transfer::predecessor::Predecessor;
-use context_store::transfer::{Cell, Examined, Head, Row, Source, Table, TransferError};
+use context_store::transfer::{
+    Cell, ErasedOwner, Examined, Head, Row, Source, Table, TransferError,
+};
 use context_store::{EmbeddingModel, OwnerId};
 use diesel::connection::SimpleConnection as _;
 
@@ -124,6 +126,10 @@ impl Source for SqliteSource {
         self.worker
             .run(move |conn| read::owners(conn, after.as_ref()))
             .await
+    }
+
+    async fn erased_owners(&mut self) -> Result<Vec<ErasedOwner>, TransferError> {
+        self.worker.run(read::erased).await
     }
 
     async fn count(&mut self, table: &'static Table) -> Result<u64, TransferError> {

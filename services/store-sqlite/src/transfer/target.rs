@@ -1,7 +1,7 @@
 //! A database file as the target of a migration.
 
 use async_trait::async_trait;
-use context_store::transfer::{Head, MARK, Row, Source, Table, Target, TransferError};
+use context_store::transfer::{ErasedOwner, Head, MARK, Row, Source, Table, Target, TransferError};
 use context_store::{BoxError, ContextWindow, EmbeddingModel, OwnerId};
 use context_text::Language;
 use diesel::connection::SimpleConnection as _;
@@ -95,10 +95,12 @@ impl Target for SqliteTarget {
     async fn begin(
         &mut self,
         model: Option<&EmbeddingModel>,
+        erased: &[ErasedOwner],
         mark: &str,
     ) -> Result<(), TransferError> {
-        let model = model.cloned();
+        let (model, erased) = (model.cloned(), erased.to_vec());
         self.write_marked(mark, move |conn| {
+            write::erased(conn, &erased)?;
             // The full-text index is built at the end.
             fts::forget(conn)?;
             diesel::delete(embedding_sets::table).execute(conn)?;

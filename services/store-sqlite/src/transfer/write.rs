@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use context_model::{Metadata, fold};
-use context_store::transfer::{Cell, Head, Row, Table, thread_parts};
+use context_store::transfer::{Cell, ErasedOwner, Head, Row, Table, thread_parts};
 use context_store::{BoxError, OwnerId};
 use context_vector::{decode, signs};
 use diesel::prelude::*;
@@ -11,7 +11,7 @@ use diesel::prelude::*;
 use super::read::{is_row_id, model};
 use crate::entries::{parse_metadata, tags_json};
 use crate::owners::{Owner, Owners};
-use crate::schema::chunks;
+use crate::schema::{chunks, erased_owners};
 use crate::statement::{self, Prepared, Value};
 
 /// The number of the vector set that a migration fills.
@@ -292,6 +292,19 @@ fn artifact_texts(
             Value::Int(version),
         ];
         statement::execute(conn, insert, &values)?;
+    }
+    Ok(())
+}
+
+/// Stores the next ids of erased owners.
+pub(super) fn erased(conn: &mut SqliteConnection, erased: &[ErasedOwner]) -> QueryResult<()> {
+    for ErasedOwner { owner, next_id } in erased {
+        diesel::replace_into(erased_owners::table)
+            .values((
+                erased_owners::owner_id.eq(owner.as_str()),
+                erased_owners::next_id.eq(next_id),
+            ))
+            .execute(conn)?;
     }
     Ok(())
 }

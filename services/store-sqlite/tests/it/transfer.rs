@@ -4,7 +4,8 @@ use std::path::{Path, PathBuf};
 
 use context_store::seal::Part;
 use context_store::transfer::{
-    Head, Observer, Phase, Report, Row, Source, TABLES, Table, Target, TransferError, migrate,
+    ErasedOwner, Head, Observer, Phase, Report, Row, Source, TABLES, Table, Target, TransferError,
+    migrate,
 };
 use context_store::{EmbeddingModel, OwnerId, Store as _};
 use context_store_conformance::generate::fill;
@@ -14,7 +15,7 @@ use diesel::prelude::*;
 use diesel::sql_types::Text;
 use diesel::sqlite::SqliteConnection;
 
-use crate::arrange::{entry, found, store_batch};
+use crate::arrange::{entry, found, options, store_batch};
 
 struct Silent;
 
@@ -173,6 +174,32 @@ async fn everything_arrives_and_is_as_writes_would_have_made_it() {
     to.close().await;
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn the_ids_of_an_erased_owner_are_not_used_again_after_a_migration() {
+    let directory = tempfile::tempdir().unwrap();
+    let from = filled(directory.path(), 10).await;
+    let store = SqliteStore::open(Config::new(&from)).unwrap();
+    let owner = OwnerId::new("erased");
+    let put = async |store: &SqliteStore| {
+        let stored = store
+            .store_contexts(&owner, vec![entry("text")], true, options())
+            .await
+            .unwrap();
+        stored.outcome.items[0].as_ref().unwrap().id
+    };
+    let first = put(&store).await;
+    let at = options().now;
+    store.keys().erase_owner(&owner, at).await.unwrap();
+    store.close().await;
+    let to = directory.path().join("to.db");
+    moved(&from, &to).await.unwrap();
+    let store = SqliteStore::open(Config::new(&to)).unwrap();
+    let owners = store.keys().list_owners().await.unwrap();
+    assert!(owners.iter().all(|summary| summary.owner != owner));
+    assert!(put(&store).await > first);
+    store.close().await;
+}
+
 /// What checksums cover is copied even when it is damaged, and is still damaged in the copy.
 #[tokio::test(flavor = "multi_thread")]
 async fn damage_is_copied_where_a_checksum_shows_it_and_refused_elsewhere() {
@@ -257,9 +284,10 @@ impl Target for Interrupted<'_> {
     async fn begin(
         &mut self,
         model: Option<&EmbeddingModel>,
+        erased: &[ErasedOwner],
         mark: &str,
     ) -> Result<(), TransferError> {
-        self.target.begin(model, mark).await
+        self.target.begin(model, erased, mark).await
     }
 
     async fn write(

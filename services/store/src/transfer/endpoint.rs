@@ -74,6 +74,15 @@ pub struct Head {
     pub next_id: i64,
 }
 
+/// An erased owner, of which only the next id remains, so that no id is used twice.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ErasedOwner {
+    /// The owner.
+    pub owner: OwnerId,
+    /// The next unused entry id.
+    pub next_id: i64,
+}
+
 /// A database to read. All reads of a migration see the same state of it.
 #[async_trait]
 pub trait Source: Send {
@@ -94,6 +103,14 @@ pub trait Source: Send {
     /// # Errors
     /// [`TransferError`].
     async fn owners(&mut self, after: Option<&OwnerId>) -> Result<Vec<Head>, TransferError>;
+
+    /// The owners that were erased and not created again.
+    ///
+    /// # Errors
+    /// [`TransferError`].
+    async fn erased_owners(&mut self) -> Result<Vec<ErasedOwner>, TransferError> {
+        Ok(Vec::new())
+    }
 
     /// Number of rows of a table, for all owners.
     ///
@@ -139,13 +156,14 @@ pub trait Target: Send {
     /// [`TransferError`].
     async fn is_empty(&mut self) -> Result<bool, TransferError>;
 
-    /// Stores the first mark. From now on no service opens the database.
+    /// Stores the first mark and the next ids of erased owners. From now on no service opens the database.
     ///
     /// # Errors
     /// [`TransferError`].
     async fn begin(
         &mut self,
         model: Option<&EmbeddingModel>,
+        erased: &[ErasedOwner],
         mark: &str,
     ) -> Result<(), TransferError>;
 

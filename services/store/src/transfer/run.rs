@@ -66,8 +66,10 @@ pub async fn migrate(
             ));
         }
         None if target.is_empty().await? => {
-            let model = source.model().await?;
-            target.begin(model.as_ref(), &mark.to_text()).await?;
+            let (model, erased) = (source.model().await?, source.erased_owners().await?);
+            target
+                .begin(model.as_ref(), &erased, &mark.to_text())
+                .await?;
         }
         None => {
             return Err(TransferError::Refused(format!(

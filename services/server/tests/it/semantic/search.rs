@@ -174,7 +174,7 @@ async fn hybrid_search_fuses_words_and_meaning_by_the_documented_formula() {
             (&json!(["semantic"]), &json!(0))
         );
         // Such a query contains no word for full-text search, so only semantic search can run.
-        let wordless = search(&service, "hybrid", json!({"query": "!?"})).await;
+        let wordless = search(&service, "hybrid", json!({"query": "?"})).await;
         assert_eq!(wordless["search_modes_used"], json!(["semantic"]));
         let nothing = search(
             &service,
@@ -378,6 +378,31 @@ async fn a_query_that_the_model_cannot_read_is_searched_by_its_words_alone() {
         let request = json!({"query": "zebra stripes", "search_modes": ["semantic"]});
         let alone = search(&service, "hybrid", request).await;
         assert_eq!(alone["search_modes_used"], json!(["semantic"]), "{alone}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn symbols_that_the_model_does_not_know_find_nothing_relevant() {
+    for database in Database::all().await {
+        let service = database.start(&with_model()).await;
+        for text in TEXTS {
+            service.store("t", text).await;
+        }
+        let request = json!({"query": "🚀 🎉!", "explain_query": true});
+        let found = search(&service, "hybrid", request).await;
+        assert_eq!(
+            (&found["search_modes_used"], &found["results"]),
+            (&json!([]), &json!([])),
+            "{found}"
+        );
+        let plan = found["stats"]["query_plan"].to_string();
+        assert!(
+            plan.contains("semantic: left out, because the model"),
+            "{plan}"
+        );
+        let alone = search(&service, "semantic", json!({"query": "🚀 🎉!"})).await;
+        let relevance = alone["results"][0]["relevance"].as_f64().unwrap();
+        assert!(relevance < 0.1, "{alone}");
     }
 }
 
