@@ -14,9 +14,9 @@ use crate::{
 /// Maximum total size of texts that are tokenized on the async worker, in bytes.
 const SHORT_BYTES: usize = 4096;
 
-/// Share of a query's letters, or symbols if it has no letters, that the vocabulary may lack. With all-MiniLM-L6-v2 the share is below 0.25 for questions
-/// in English, German, Polish, Turkish and Vietnamese. It is above 0.45 for questions in Chinese, Japanese, Korean,
-/// Thai and Russian.
+/// Share of a query's letters that the vocabulary may lack, or of its symbols if it has no letters. With
+/// all-MiniLM-L6-v2 the share is below 0.25 for questions in English, German, Polish, Turkish and Vietnamese. It is
+/// above 0.45 for questions in Chinese, Japanese, Korean, Thai and Russian.
 const MAX_UNREAD_SHARE: f64 = 0.35;
 /// The numbers of pieces per word at which the fragmentation of a query is 0 and 1. With all-MiniLM-L6-v2, nine of ten
 /// questions have fewer than 1.3 in English, fewer than 1.5 about code, and more than 1.6 in German.
