@@ -579,6 +579,19 @@ async function showEntriesOverTime(base) {
   step("health: entries over time, live");
 }
 
+async function readHowToTurnFeaturesOn() {
+  const own = await ownService(program, () => ["--enable-fts=false", "--enable-reranking=false"]);
+  try {
+    const page = await visit(own.url);
+    await page.goto(`${own.url}/#/health`);
+    for (const setting of ["ENABLE_FTS", "ENABLE_RERANKING"]) await page.getByText(`Set ${setting}=auto and start the service again.`).first().waitFor();
+    await page.done();
+  } finally {
+    await own.end();
+  }
+  step("health: the setting that switched a feature off");
+}
+
 async function searchEachWay(base) {
   const page = await visit(base);
   await page.goto(`${base}/#/search`);
@@ -1075,6 +1088,7 @@ const STEPS = {
   thread: () => readThread(service),
   search: () => searchEachWay(service),
   health: () => showEntriesOverTime(service),
+  features: readHowToTurnFeaturesOn,
   edit: () => correct(service),
   delete: () => deleteAndTakeBack(service),
   artifacts: () => compareAndRestore(service),
