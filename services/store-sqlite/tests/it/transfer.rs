@@ -416,6 +416,7 @@ async fn an_incomplete_migration_takes_the_same_source_alone_and_only_as_it_was(
         let mut interrupted = Interrupted {
             target: &mut target,
             writes: 2,
+            refused: None,
         };
         migrate(source.as_mut(), &mut interrupted, &mut Silent)
             .await
