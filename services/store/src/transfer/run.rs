@@ -208,7 +208,7 @@ impl Copying<'_> {
             let Some(last) = heads.last() else {
                 return Err(TransferError::Refused(format!(
                     "the source no longer has an owner `{}`",
-                    owner.as_str()
+                    owner.as_str().escape_debug()
                 )));
             };
             after = Some(last.owner.clone());
@@ -311,7 +311,8 @@ fn rows_after(owner: &OwnerId, table: &Table, key: &[Cell]) -> String {
     }
 }
 
-fn place(owner: &OwnerId, table: &Table) -> String {
+/// A table of an owner, for a message.
+pub(super) fn place(owner: &OwnerId, table: &Table) -> String {
     // Escaped, because a name could contain control sequences for the terminal.
     let owner = owner.as_str().escape_debug();
     format!("table {} of owner `{owner}`", table.name)
@@ -326,4 +327,18 @@ fn key_text(table: &Table, key: &[Cell]) -> String {
     };
     let parts: Vec<String> = table.key_columns().iter().zip(key).map(part).collect();
     parts.join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_shows_the_control_characters_of_an_owner_as_escapes() {
+        let entries = Table::named("entries").unwrap();
+        assert_eq!(
+            place(&OwnerId::new("a\u{1b}[2J"), entries),
+            "table entries of owner `a\\u{1b}[2J`"
+        );
+    }
 }
