@@ -135,9 +135,7 @@ async fn state(source: &mut dyn Source) -> Result<String, TransferError> {
 fn resumed(now: &Mark, before: &str, target: &str) -> Result<Option<Position>, TransferError> {
     let refused = |what: String| Err(TransferError::Refused(what));
     let Some(before) = Mark::parse(before) else {
-        return refused(format!(
-            "the target {target} is being filled by another version of this program; continue with that version"
-        ));
+        return Err(another_version(target));
     };
     if before.from != now.from {
         return refused(format!(
@@ -153,6 +151,13 @@ fn resumed(now: &Mark, before: &str, target: &str) -> Result<Option<Position>, T
         ));
     }
     Ok(before.at)
+}
+
+/// The error for a mark that this version cannot continue from.
+fn another_version(target: &str) -> TransferError {
+    TransferError::Refused(format!(
+        "the target {target} is being filled by another version of this program; continue with that version"
+    ))
 }
 
 struct Copying<'m> {
@@ -178,10 +183,9 @@ impl Copying<'_> {
         {
             let owner = OwnerId::new(owner);
             let head = self.head(&owner).await?;
-            let from = tables
-                .iter()
-                .position(|known| known.name == table)
-                .unwrap_or(0);
+            let Some(from) = tables.iter().position(|known| known.name == table) else {
+                return Err(another_version(self.target.source().shown()));
+            };
             self.owner(&head, tables.get(from..).unwrap_or_default(), key)
                 .await?;
         }
