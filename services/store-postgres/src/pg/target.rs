@@ -426,7 +426,11 @@ fn take_from_pairs(text: &str) -> (Cow<'_, str>, Vec<(OwnOption, String)>) {
             break;
         };
         let after = after.trim_start();
-        let (value, length) = pair_value(after);
+        let Some((value, length)) = pair_value(after) else {
+            // Otherwise the value would swallow the options after it, such as `sslmode`. The driver reports the error.
+            others.push_str(rest);
+            break;
+        };
         match own_option(key.trim()) {
             Some(key) => found.push((key, value)),
             None => {
@@ -441,20 +445,20 @@ fn take_from_pairs(text: &str) -> (Cow<'_, str>, Vec<(OwnOption, String)>) {
     (Cow::Owned(others), found)
 }
 
-/// A value, and the number of bytes it takes, quotes included.
-fn pair_value(text: &str) -> (String, usize) {
+/// A value, and the number of bytes it takes, quotes included. `None` if its closing quote is missing.
+fn pair_value(text: &str) -> Option<(String, usize)> {
     let quoted = text.starts_with('\'');
     let mut value = String::new();
     let mut chars = text.char_indices().skip(usize::from(quoted));
     while let Some((at, c)) = chars.next() {
         match c {
             '\\' => value.extend(chars.next().map(|(_, c)| c)),
-            '\'' if quoted => return (value, at + 1),
-            c if !quoted && c.is_whitespace() => return (value, at),
+            '\'' if quoted => return Some((value, at + 1)),
+            c if !quoted && c.is_whitespace() => return Some((value, at)),
             c => value.push(c),
         }
     }
-    (value, text.len())
+    (!quoted).then_some((value, text.len()))
 }
 
 #[cfg(test)]
@@ -663,6 +667,9 @@ mod tests {
             "postgres://u:p@hunter2@h/d",
             "postgres://u:p@a/hunter2@h/d",
             "postgres://u:p@a?hunter2=b@h/d",
+            "host=h user=u sslrootcert='hunter2 sslmode=verify-full",
+            "host=h user=u sslmode='require",
+            "host=h user=u password='hunter2",
         ] {
             let refused = Target::parse(text)
                 .map(|t| t.shown())
