@@ -1,6 +1,7 @@
 //! The server and database to connect to, and how its certificate is verified.
 
 use std::borrow::Cow;
+use std::net::IpAddr;
 use std::path::PathBuf;
 
 use tokio_postgres::config::SslMode as DriverMode;
@@ -294,7 +295,10 @@ impl Target {
                     .get_hostaddrs()
                     .iter()
                     .filter(|_| self.config.get_hosts().is_empty())
-                    .map(ToString::to_string),
+                    .map(|address| match address {
+                        IpAddr::V4(address) => address.to_string(),
+                        IpAddr::V6(address) => format!("[{address}]"),
+                    }),
             )
             .collect();
         let hosts = match self.config.get_ports() {
@@ -492,6 +496,8 @@ mod tests {
         assert_eq!(url.config.get_hosts(), [Host::Tcp("2600:1f18::7".into())]);
         assert_eq!(url.config.get_ports(), [6543]);
         assert_eq!(url.shown(), "[2600:1f18::7]:6543/db");
+        let numeric = parse("hostaddr=2600:1f18::7 user=u dbname=db");
+        assert_eq!(numeric.shown(), "[2600:1f18::7]:5432/db");
         for host in ["2600:1f18::7", "[2600:1f18::7]"] {
             let parts = Parts {
                 host,
