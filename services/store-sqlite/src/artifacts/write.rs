@@ -180,14 +180,14 @@ fn store_next(
     let (owner, key) = (transaction.owner.owner, next.id.to_string());
     statement::execute(
         transaction.conn,
-        "UPDATE artifacts SET version = ? WHERE owner = ? AND artifact_id = ?",
+        "UPDATE artifacts SET version = ?, path = ? WHERE owner = ? AND artifact_id = ?",
         &[
             Value::Int(next.version),
+            next.path.as_deref().map_or(Value::Null, Value::Text),
             Value::Int(owner),
             Value::Text(&key),
         ],
     )?;
-    write_path(transaction, owner, &key, next.path.as_deref())?;
     if next.has_other_texts() {
         statement::execute(
             transaction.conn,
