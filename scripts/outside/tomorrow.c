@@ -1,5 +1,5 @@
-// Preloaded (LD_PRELOAD), it shows a program and those that it starts the wall clock of
-// tomorrow. Clocks that measure a duration stay as they are.
+// With LD_PRELOAD, a program and the programs that it starts see tomorrow's date and time.
+// Clocks that measure a duration stay as they are.
 //
 //   cc -shared -fPIC -o tomorrow.so tomorrow.c
 

@@ -63,11 +63,14 @@ pub fn status(args: &HookArgs) -> Result<String, String> {
         ),
         (
             "sent",
-            format!("{} messages, as far as the log goes back", sent.len()),
+            format!(
+                "{} messages for all services, as far as the log goes back",
+                sent.len()
+            ),
         ),
     ];
     for (label, value) in rows {
-        let _ = writeln!(text, "{label:8} {value}");
+        let _ = writeln!(text, "{}", one_line(&format!("{label:8} {value}")));
     }
     if !sent.is_empty() {
         let _ = writeln!(text, "\nsent last:");
@@ -79,8 +82,7 @@ pub fn status(args: &HookArgs) -> Result<String, String> {
             (None, None) => "was stored before".to_owned(),
         };
         let at = Timestamp(line.at).to_string();
-        let _ = writeln!(
-            text,
+        let shown = format!(
             "{}Z  {:5}  {:>7} bytes  {} secrets removed  {result}  {}",
             at.get(..19).unwrap_or(&at),
             line.source,
@@ -88,7 +90,14 @@ pub fn status(args: &HookArgs) -> Result<String, String> {
             line.removed,
             line.thread_id
         );
+        let _ = writeln!(text, "{}", one_line(&shown));
     }
-    // The names of directories and repositories, and the service's refusals, may hold control characters.
-    Ok(inert(&text))
+    Ok(text)
+}
+
+/// The text without control characters. The names of directories and repositories, and the service's refusals, may hold
+/// some. A line break in a name would look like another line of the status, which agents read.
+fn one_line(text: &str) -> String {
+    // Not `inert::one_line`, which joins blanks: the directory of the state is there to be copied.
+    inert(text).replace('\n', "\\u{a}")
 }

@@ -371,12 +371,15 @@ async fn a_message_that_the_service_fails_at_waits_and_holds_back_no_other() {
 #[test]
 fn the_status_of_hooks_cannot_drive_the_terminal() {
     let home = Home::new();
-    let state = home.path().join("state\u{1b}[2J");
+    let state = home.path().join("state\u{1b}[2J\ncapture  on");
     let state = ("CONTEXT_HOOK_STATE", state.to_str().unwrap());
     let remote = ("CONTEXT_BACKEND", "http://192.0.2.1:7420");
     let output = fire(&home, &["hook", "status"], "", &[state, remote]);
     let status = utf8(&output.stdout);
-    assert!(status.contains("state\\u{1b}[2J\n"), "{status}");
+    assert!(
+        status.contains("state\\u{1b}[2J\\u{a}capture  on\n"),
+        "{status}"
+    );
     assert!(!status.contains('\u{1b}'));
 }
 

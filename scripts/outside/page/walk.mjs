@@ -579,6 +579,19 @@ async function showEntriesOverTime(base) {
   step("health: entries over time, live");
 }
 
+async function readHowToTurnFeaturesOn() {
+  const own = await ownService(program, () => ["--enable-fts=false", "--enable-reranking=false"]);
+  try {
+    const page = await visit(own.url);
+    await page.goto(`${own.url}/#/health`);
+    for (const setting of ["ENABLE_FTS", "ENABLE_RERANKING"]) await page.getByText(`Set ${setting}=auto and start the service again.`).first().waitFor();
+    await page.done();
+  } finally {
+    await own.end();
+  }
+  step("health: the setting that switched a feature off");
+}
+
 async function searchEachWay(base) {
   const page = await visit(base);
   await page.goto(`${base}/#/search`);
@@ -872,6 +885,17 @@ async function signInAndManageKeys() {
   step(`connect a new client: ${steps} steps, with a key of its own`);
   await page.getByRole("link", { name: "Keys" }).click();
 
+  // The new key has no scope that the key of the page lacks.
+  const { key: keeper } = await new Rest(keyedService, key).post("v1/api-keys", { name: "keeper", scopes: ["read", "manage"] });
+  const keeping = await visit(keyedService);
+  keeping.expected.push("401", "400", "404", "403");
+  await keeping.goto(`${keyedService}/#/connect`);
+  await keeping.getByLabel("API key or token").fill(keeper);
+  await keeping.keyboard.press("Enter");
+  await keeping.getByRole("button", { name: "Put a new key in it" }).click();
+  await keeping.getByText("This is a new key, “Claude Code”.").waitFor();
+  await keeping.done();
+
   // Actions that the key may not do are absent.
   const reader = await visit(keyedService);
   reader.expected.push("401", "400", "404", "403");
@@ -1075,6 +1099,7 @@ const STEPS = {
   thread: () => readThread(service),
   search: () => searchEachWay(service),
   health: () => showEntriesOverTime(service),
+  features: readHowToTurnFeaturesOn,
   edit: () => correct(service),
   delete: () => deleteAndTakeBack(service),
   artifacts: () => compareAndRestore(service),

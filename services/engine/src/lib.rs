@@ -130,10 +130,10 @@ impl Engine {
         })
     }
 
-    /// Checks that the store responds and has the schema version of this binary.
+    /// Checks that the store responds to reads, has a schema that this binary can use, and has reported no damage.
     ///
     /// # Errors
-    /// If the store does not respond or has another schema version.
+    /// Why the store cannot serve reads.
     pub async fn check(&self) -> Result<()> {
         self.store.check().await.map_err(store_error)
     }

@@ -238,7 +238,7 @@ impl Artifacts {
                 Some(parsed(caller, &hit.metadata).map(|metadata| ArtifactHit {
                     id: hit.artifact_id,
                     title: hit.title,
-                    content_preview: cut(hit.text_content),
+                    content_preview: cut_again(hit.text_content, hit.is_text_content_truncated),
                     metadata,
                     path: hit.path,
                     relevance_context: relevance_context.clone(),
@@ -331,6 +331,19 @@ fn cut(mut text: String) -> String {
     text
 }
 
+/// The preview from the text of a search result, which ends in `...` if the search truncated it. A text that the search
+/// truncated to less than 200 characters stays as it is.
+fn cut_again(text: String, is_truncated: bool) -> String {
+    match text.strip_suffix("...").filter(|_| is_truncated) {
+        Some(start) => start
+            .chars()
+            .take(PREVIEW_CHARS)
+            .chain("...".chars())
+            .collect(),
+        None => cut(text),
+    }
+}
+
 /// The cursor of the page after `last`. It is opaque to clients.
 fn cursor_after(last: &ListedArtifact) -> String {
     format!("{:x}.{}", last.created_at.micros(), last.id)
@@ -353,6 +366,17 @@ mod tests {
     fn a_preview_ends_after_two_hundred_characters() {
         assert_eq!(cut("ä".repeat(200)), "ä".repeat(200));
         assert_eq!(cut("ä".repeat(201)), format!("{}...", "ä".repeat(200)));
+    }
+
+    #[test]
+    fn a_truncated_text_ends_in_three_dots_after_it_is_cut_again() {
+        for (chars, shown) in [(300, 200), (200, 200), (199, 199), (10, 10)] {
+            assert_eq!(
+                cut_again(format!("{}...", "ä".repeat(chars)), true),
+                format!("{}...", "ä".repeat(shown))
+            );
+        }
+        assert_eq!(cut_again("and so on...".to_owned(), false), "and so on...");
     }
 
     #[test]

@@ -59,8 +59,9 @@ pub struct Postgres {
     ///
     /// Its form is `postgresql://user:password@host:5432/database?sslmode=verify-full`. Without `sslmode`,
     /// POSTGRESQL_SSL_MODE applies. `sslrootcert` names a file of certificate authorities; without it the system's
-    /// authorities are used. `sslrootcert=system` implies `sslmode=verify-full` and is refused with a weaker mode. With
-    /// several hosts, `target_session_attrs=read-write` selects the primary.
+    /// authorities are used. With a file, require verifies as verify-ca does; disable, allow and prefer verify nothing.
+    /// `sslrootcert=system` implies `sslmode=verify-full` and is refused with a weaker mode. With several hosts,
+    /// `target_session_attrs=read-write` selects the primary.
     #[arg(
         long,
         env = "POSTGRESQL_CONNECTION_STRING",

@@ -49,7 +49,10 @@ pub async fn router(
         .send_compressed(CompressionEncoding::Gzip)
         .max_decoding_message_size(limit)
         .max_encoding_message_size(limit);
-    let keys = ApiKeyServiceServer::new(ApiKeys::new(calls.clone()));
+    // Its replies are small, and one holds a new key, so they are not compressed.
+    let keys = ApiKeyServiceServer::new(ApiKeys::new(calls.clone()))
+        .accept_compressed(CompressionEncoding::Gzip)
+        .max_decoding_message_size(limit);
     let changes = ChangeServiceServer::new(Changes::new(calls.clone()))
         .accept_compressed(CompressionEncoding::Gzip)
         .send_compressed(CompressionEncoding::Gzip)

@@ -2,6 +2,7 @@
 
 use context_model::ArtifactSearchMode;
 use utoipa::openapi::content::ContentBuilder;
+use utoipa::openapi::path::{Operation, PathItem};
 use utoipa::openapi::response::ResponseBuilder;
 use utoipa::openapi::schema::{AdditionalProperties, AllOf, Object, Schema};
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme};
@@ -69,13 +70,7 @@ fn add_keys(api: &mut OpenApi) {
         .iter_mut()
         .filter(|(path, _)| path.starts_with("/v1/"))
     {
-        let operations = [
-            &mut item.get,
-            &mut item.post,
-            &mut item.patch,
-            &mut item.delete,
-        ];
-        for operation in operations.into_iter().flatten() {
+        for operation in operations(item) {
             let none: [&str; 0] = [];
             operation.security = Some(vec![
                 SecurityRequirement::default(),
@@ -102,19 +97,25 @@ fn add_problems(api: &mut OpenApi) {
         .responses
         .insert("Problem".to_owned(), RefOr::T(problem));
     for item in api.paths.paths.values_mut() {
-        let operations = [
-            &mut item.get,
-            &mut item.post,
-            &mut item.patch,
-            &mut item.delete,
-        ];
-        for operation in operations.into_iter().flatten() {
+        for operation in operations(item) {
             operation.responses.responses.insert(
                 "default".to_owned(),
                 RefOr::Ref(Ref::from_response_name("Problem")),
             );
         }
     }
+}
+
+/// The operations of a path.
+fn operations(item: &mut PathItem) -> impl Iterator<Item = &mut Operation> {
+    let PathItem {
+        get,
+        post,
+        patch,
+        delete,
+        ..
+    } = item;
+    [get, post, patch, delete].into_iter().flatten()
 }
 
 /// Merges the parts of a request schema into one object. A search request has its filters as a separate part, but is

@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use context_proto::error_from_status;
+use context_proto::v1::api_key_service_client::ApiKeyServiceClient;
 use context_proto::v1::context_service_client::ContextServiceClient;
 use context_proto::v1::{
-    GetContextByIdsRequest, GetStatisticsRequest, ListThreadsRequest, SearchContextRequest,
-    StoreContextRequest,
+    GetCallerRequest, GetContextByIdsRequest, GetStatisticsRequest, ListThreadsRequest,
+    SearchContextRequest, StoreContextRequest,
 };
 use context_test_support::grpc;
 use context_test_support::http::Request;
@@ -181,6 +182,12 @@ async fn messages_are_compressed_both_ways_when_the_client_wants_that() {
         .unwrap();
     assert_eq!(reply.metadata().get("grpc-encoding").unwrap(), "gzip");
     assert_eq!(reply.into_inner().contexts[0].text_content, text);
+    // The service of keys takes compressed requests too: clients set compression for a whole channel.
+    let mut keys = ApiKeyServiceClient::new(grpc::at(service.address))
+        .send_compressed(CompressionEncoding::Gzip)
+        .accept_compressed(CompressionEncoding::Gzip);
+    let reply = keys.get_caller(GetCallerRequest {}).await.unwrap();
+    assert!(reply.metadata().get("grpc-encoding").is_none());
 }
 
 #[tokio::test(flavor = "multi_thread")]

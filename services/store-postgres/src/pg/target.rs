@@ -1,6 +1,7 @@
 //! The server and database to connect to, and how its certificate is verified.
 
 use std::borrow::Cow;
+use std::net::IpAddr;
 use std::path::PathBuf;
 
 use tokio_postgres::config::SslMode as DriverMode;
@@ -294,7 +295,10 @@ impl Target {
                     .get_hostaddrs()
                     .iter()
                     .filter(|_| self.config.get_hosts().is_empty())
-                    .map(ToString::to_string),
+                    .map(|address| match address {
+                        IpAddr::V4(address) => address.to_string(),
+                        IpAddr::V6(address) => format!("[{address}]"),
+                    }),
             )
             .collect();
         let hosts = match self.config.get_ports() {
@@ -426,7 +430,11 @@ fn take_from_pairs(text: &str) -> (Cow<'_, str>, Vec<(OwnOption, String)>) {
             break;
         };
         let after = after.trim_start();
-        let (value, length) = pair_value(after);
+        let Some((value, length)) = pair_value(after) else {
+            // Otherwise the value would swallow the options after it, such as `sslmode`. The driver reports the error.
+            others.push_str(rest);
+            break;
+        };
         match own_option(key.trim()) {
             Some(key) => found.push((key, value)),
             None => {
@@ -441,20 +449,20 @@ fn take_from_pairs(text: &str) -> (Cow<'_, str>, Vec<(OwnOption, String)>) {
     (Cow::Owned(others), found)
 }
 
-/// A value, and the number of bytes it takes, quotes included.
-fn pair_value(text: &str) -> (String, usize) {
+/// A value, and the number of bytes it takes, quotes included. `None` if its closing quote is missing.
+fn pair_value(text: &str) -> Option<(String, usize)> {
     let quoted = text.starts_with('\'');
     let mut value = String::new();
     let mut chars = text.char_indices().skip(usize::from(quoted));
     while let Some((at, c)) = chars.next() {
         match c {
             '\\' => value.extend(chars.next().map(|(_, c)| c)),
-            '\'' if quoted => return (value, at + 1),
-            c if !quoted && c.is_whitespace() => return (value, at),
+            '\'' if quoted => return Some((value, at + 1)),
+            c if !quoted && c.is_whitespace() => return Some((value, at)),
             c => value.push(c),
         }
     }
-    (value, text.len())
+    (!quoted).then_some((value, text.len()))
 }
 
 #[cfg(test)]
@@ -488,6 +496,8 @@ mod tests {
         assert_eq!(url.config.get_hosts(), [Host::Tcp("2600:1f18::7".into())]);
         assert_eq!(url.config.get_ports(), [6543]);
         assert_eq!(url.shown(), "[2600:1f18::7]:6543/db");
+        let numeric = parse("hostaddr=2600:1f18::7 user=u dbname=db");
+        assert_eq!(numeric.shown(), "[2600:1f18::7]:5432/db");
         for host in ["2600:1f18::7", "[2600:1f18::7]"] {
             let parts = Parts {
                 host,
@@ -663,6 +673,9 @@ mod tests {
             "postgres://u:p@hunter2@h/d",
             "postgres://u:p@a/hunter2@h/d",
             "postgres://u:p@a?hunter2=b@h/d",
+            "host=h user=u sslrootcert='hunter2 sslmode=verify-full",
+            "host=h user=u sslmode='require",
+            "host=h user=u password='hunter2",
         ] {
             let refused = Target::parse(text)
                 .map(|t| t.shown())

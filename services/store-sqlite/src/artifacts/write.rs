@@ -106,6 +106,12 @@ pub(crate) fn restore(
 /// Deletes an artifact with all its versions.
 pub(crate) fn delete(transaction: &mut Transaction<'_>, id: ArtifactId) -> Result<u64, Failure> {
     let current = current(transaction, &id, None)?;
+    remove(transaction, &id, current.version)?;
+    Ok(1)
+}
+
+/// Deletes all rows of an artifact whose current version is this one.
+fn remove(transaction: &mut Transaction<'_>, id: &ArtifactId, version: i64) -> Result<(), Failure> {
     let (owner, key) = (transaction.owner.owner, id.to_string());
     diesel::delete(
         artifact_versions::table
@@ -120,9 +126,9 @@ pub(crate) fn delete(transaction: &mut Transaction<'_>, id: ArtifactId) -> Resul
     )
     .execute(transaction.conn)?;
     diesel::delete(artifacts::table.find((owner, &key))).execute(transaction.conn)?;
-    documents::remove(transaction, &id)?;
-    changed(transaction, ChangeKind::Delete, &key, current.version)?;
-    Ok(1)
+    documents::remove(transaction, id)?;
+    changed(transaction, ChangeKind::Delete, &key, version)?;
+    Ok(())
 }
 
 /// Moves the artifacts at and below a path.
@@ -155,7 +161,7 @@ pub(crate) fn delete_all(
     let found = read::placed(transaction.conn, transaction.owner.owner, path)?;
     let found = path::not_too_many(found)?;
     for artifact in &found {
-        delete(transaction, artifact.id)?;
+        remove(transaction, &artifact.id, artifact.version)?;
     }
     Ok(found.len() as u64)
 }
@@ -180,14 +186,14 @@ fn store_next(
     let (owner, key) = (transaction.owner.owner, next.id.to_string());
     statement::execute(
         transaction.conn,
-        "UPDATE artifacts SET version = ? WHERE owner = ? AND artifact_id = ?",
+        "UPDATE artifacts SET version = ?, path = ? WHERE owner = ? AND artifact_id = ?",
         &[
             Value::Int(next.version),
+            next.path.as_deref().map_or(Value::Null, Value::Text),
             Value::Int(owner),
             Value::Text(&key),
         ],
     )?;
-    write_path(transaction, owner, &key, next.path.as_deref())?;
     if next.has_other_texts() {
         statement::execute(
             transaction.conn,

@@ -49,7 +49,7 @@ fn row_id(owner: &Owner, id: i64) -> Result<i64, BoxError> {
     let refused = || {
         format!(
             "the entry {id} of owner `{}` cannot be stored in SQLite, whose ids are below 2^40",
-            owner.owner_id
+            owner.owner_id.escape_debug()
         )
     };
     owner.row_id(id).ok_or_else(|| refused().into())

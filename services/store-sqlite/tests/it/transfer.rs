@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 
 use context_store::seal::Part;
 use context_store::transfer::{
-    ErasedOwner, Head, Observer, Phase, Report, Row, Source, TABLES, Table, Target, TransferError,
-    migrate,
+    ErasedOwner, Head, MARK, Observer, Phase, Report, Row, Source, TABLES, Table, Target,
+    TransferError, migrate,
 };
 use context_store::{EmbeddingModel, OwnerId, Store as _};
 use context_store_conformance::generate::fill;
@@ -416,6 +416,7 @@ async fn an_incomplete_migration_takes_the_same_source_alone_and_only_as_it_was(
         let mut interrupted = Interrupted {
             target: &mut target,
             writes: 2,
+            refused: None,
         };
         migrate(source.as_mut(), &mut interrupted, &mut Silent)
             .await
@@ -448,6 +449,37 @@ async fn an_incomplete_migration_takes_the_same_source_alone_and_only_as_it_was(
     let refused = moved(&from, &to).await.unwrap_err();
     assert!(
         refused.to_string().contains("has changed since"),
+        "{refused}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_migration_that_stopped_in_an_unknown_table_is_left_to_its_version() {
+    let directory = tempfile::tempdir().unwrap();
+    let from = filled(directory.path(), 20).await;
+    let to = directory.path().join("to.db");
+    {
+        let (mut source, mut target) = (source(&from).await.unwrap(), target(&to).await.unwrap());
+        let mut interrupted = Interrupted {
+            target: &mut target,
+            writes: 2,
+            refused: None,
+        };
+        migrate(source.as_mut(), &mut interrupted, &mut Silent)
+            .await
+            .unwrap_err();
+    }
+    SqliteConnection::establish(to.to_str().unwrap())
+        .unwrap()
+        .batch_execute(&format!(
+            "UPDATE meta SET value = json_set(value, '$.at.table', 'notes') WHERE key = '{MARK}'"
+        ))
+        .unwrap();
+    let refused = moved(&from, &to).await.unwrap_err();
+    assert!(
+        refused
+            .to_string()
+            .contains("is being filled by another version"),
         "{refused}"
     );
 }

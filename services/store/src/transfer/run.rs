@@ -135,9 +135,7 @@ async fn state(source: &mut dyn Source) -> Result<String, TransferError> {
 fn resumed(now: &Mark, before: &str, target: &str) -> Result<Option<Position>, TransferError> {
     let refused = |what: String| Err(TransferError::Refused(what));
     let Some(before) = Mark::parse(before) else {
-        return refused(format!(
-            "the target {target} is being filled by another version of this program; continue with that version"
-        ));
+        return Err(another_version(target));
     };
     if before.from != now.from {
         return refused(format!(
@@ -153,6 +151,13 @@ fn resumed(now: &Mark, before: &str, target: &str) -> Result<Option<Position>, T
         ));
     }
     Ok(before.at)
+}
+
+/// The error for a mark that this version cannot continue from.
+fn another_version(target: &str) -> TransferError {
+    TransferError::Refused(format!(
+        "the target {target} is being filled by another version of this program; continue with that version"
+    ))
 }
 
 struct Copying<'m> {
@@ -178,10 +183,9 @@ impl Copying<'_> {
         {
             let owner = OwnerId::new(owner);
             let head = self.head(&owner).await?;
-            let from = tables
-                .iter()
-                .position(|known| known.name == table)
-                .unwrap_or(0);
+            let Some(from) = tables.iter().position(|known| known.name == table) else {
+                return Err(another_version(self.target.source().shown()));
+            };
             self.owner(&head, tables.get(from..).unwrap_or_default(), key)
                 .await?;
         }
@@ -208,7 +212,7 @@ impl Copying<'_> {
             let Some(last) = heads.last() else {
                 return Err(TransferError::Refused(format!(
                     "the source no longer has an owner `{}`",
-                    owner.as_str()
+                    owner.as_str().escape_debug()
                 )));
             };
             after = Some(last.owner.clone());
@@ -311,7 +315,8 @@ fn rows_after(owner: &OwnerId, table: &Table, key: &[Cell]) -> String {
     }
 }
 
-fn place(owner: &OwnerId, table: &Table) -> String {
+/// A table of an owner, for a message.
+pub(super) fn place(owner: &OwnerId, table: &Table) -> String {
     // Escaped, because a name could contain control sequences for the terminal.
     let owner = owner.as_str().escape_debug();
     format!("table {} of owner `{owner}`", table.name)
@@ -326,4 +331,18 @@ fn key_text(table: &Table, key: &[Cell]) -> String {
     };
     let parts: Vec<String> = table.key_columns().iter().zip(key).map(part).collect();
     parts.join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_shows_the_control_characters_of_an_owner_as_escapes() {
+        let entries = Table::named("entries").unwrap();
+        assert_eq!(
+            place(&OwnerId::new("a\u{1b}[2J"), entries),
+            "table entries of owner `a\\u{1b}[2J`"
+        );
+    }
 }

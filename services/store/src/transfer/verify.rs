@@ -4,6 +4,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::endpoint::{Head, Source, TransferError};
 use super::observer::{Observer, Phase};
+use super::run::place;
 use super::table::Table;
 use crate::OwnerId;
 
@@ -55,9 +56,8 @@ pub(super) async fn verify(
                 let ((rows, checksum), (target_rows, target_checksum)) = (in_source?, in_target?);
                 if (rows, &checksum) != (target_rows, &target_checksum) {
                     return Err(TransferError::Differs(format!(
-                        "table {} of owner `{}` has {rows} rows with checksum {checksum} in the source, and {target_rows} rows with checksum {target_checksum} in the target",
-                        table.name,
-                        head.owner.as_str()
+                        "{} has {rows} rows with checksum {checksum} in the source, and {target_rows} rows with checksum {target_checksum} in the target",
+                        place(&head.owner, table)
                     )));
                 }
                 done += rows;

@@ -97,15 +97,17 @@ export function Connect() {
   const client = clients.find(({ id }) => id === chosen) ?? clients[0];
   if (client === undefined) return null;
   const isGateway = !["curl", "python"].includes(client.id);
-  // These name the variable that holds the key, and the gateway for HTTP gets the keys of its clients.
+  // The texts for curl and Python name the variable that holds the key. The gateway for HTTP gets the keys of its clients.
   const hasKeyInIt = isGateway && client.id !== "http";
   const base = url.trim().replace(/\/$/, "");
   const given = { url: base, service: opened?.gateway_environment ?? { CONTEXT_BACKEND: base }, key: rights.keyed ? (made[client.id] ?? KEY) : undefined, program: program.trim() || "context-gateway" };
+  // No key can create a key that may do more than itself.
+  const scopes = (["read", "write", "delete"] as const).filter((scope) => rights.contexts[scope]);
   const makeKey = async () => {
     setError(undefined);
     setBusy(true);
     try {
-      const { key } = await api.createKey({ name: client.name, scopes: ["read", "write", "delete"] });
+      const { key } = await api.createKey({ name: client.name, scopes });
       setMade((old) => ({ ...old, [client.id]: key }));
     } catch (failure) {
       setError(asApiError(failure));
@@ -130,7 +132,7 @@ export function Connect() {
         )}
       </div>
       <Code name={client.place(given)} text={client.text(given)}>
-        {hasKeyInIt && rights.manage && made[client.id] === undefined && (
+        {hasKeyInIt && rights.manage && scopes.length > 0 && made[client.id] === undefined && (
           <Button small icon="keys" disabled={busy} onClick={() => void makeKey()}>
             Put a new key in it
           </Button>

@@ -89,8 +89,8 @@ function Counts({ of }: { of: Statistics }) {
       <Card title="Size" figure={`${of.database_size_mb < 10 ? of.database_size_mb.toFixed(1) : count(Math.round(of.database_size_mb))} MB`}>
         <p class="facts">{of.fts.backend === "sqlite" ? "SQLite" : "PostgreSQL"}</p>
       </Card>
-      <Card title="Found by words" figure={percent(of.fts.coverage_percentage)}>
-        <Bar value={of.fts.coverage_percentage / 100} />
+      <Card title="Found by words" figure={of.fts.available ? percent(of.fts.coverage_percentage) : "off"}>
+        <Bar value={of.fts.available ? of.fts.coverage_percentage / 100 : 0} />
         <p class="facts">{counted(of.fts.indexed_entries, "entry", "entries")} in the index</p>
       </Card>
       <Card title="Found by meaning" figure={semantic.available ? percent(semantic.coverage_percentage) : "off"}>
@@ -100,7 +100,7 @@ function Counts({ of }: { of: Statistics }) {
             ? `${counted(semantic.pending_count, "entry waits", "entries wait")}${semantic.pending_seconds ? `, about ${duration(semantic.pending_seconds)}` : ""}`
             : semantic.available
               ? "nothing waits for an embedding"
-              : "no embedding model"}
+              : "Semantic search below says why"}
         </p>
       </Card>
     </div>
@@ -171,21 +171,21 @@ interface Feature {
   on: boolean;
   /** What the feature uses, or why it is off. */
   detail: string;
-  /** How to turn the feature on. */
-  how: string;
+  /** How to turn the feature on, if `detail` may not say it. */
+  how?: string;
 }
 
 function features(of: Statistics, keyed: boolean): Feature[] {
   const { fts, semantic_search: semantic, hybrid_search: hybrid, reranking, summary_generation: summaries } = of;
   return [
-    { name: "Full-text search", on: fts.available, detail: fts.reason ?? `${fts.engine}, ${fts.language}`, how: "Set ENABLE_FTS=auto and start the service again." },
+    { name: "Full-text search", on: fts.available, detail: fts.reason ?? `${fts.engine}, ${fts.language}` },
     {
       name: "Semantic search",
       on: semantic.available,
       detail: semantic.reason ?? `${semantic.model ?? "a model"}, ${count(semantic.dimensions ?? 0)} dimensions`,
       how: "Run “context-service fetch-model” once (91 MB), or name a provider with EMBEDDING_PROVIDER; then start the service again.",
     },
-    { name: "Hybrid search", on: hybrid.available, detail: hybrid.reason ?? "words and meaning, as far as each is on", how: "Set ENABLE_HYBRID_SEARCH=auto." },
+    { name: "Hybrid search", on: hybrid.available, detail: hybrid.reason ?? "words and meaning, as far as each is on" },
     {
       name: "Reranking",
       on: reranking.available,
@@ -196,19 +196,25 @@ function features(of: Statistics, keyed: boolean): Feature[] {
       name: "Summaries",
       on: summaries.available,
       detail: summaries.reason ?? `${[summaries.provider, summaries.model].filter(Boolean).join(", ")}; ${counted(summaries.summary_count, "summary", "summaries")}`,
-      how: "Set SUMMARY_PROVIDER, or SUMMARY_MODEL for Ollama.",
     },
     {
       name: "API keys",
       on: keyed,
       detail: keyed
-        ? "every request needs a key"
+        ? "every operation needs a key or token"
         : session()
           ? "this port accepts only pages that “context-gateway open” opened"
-          : "anyone who reaches this address may do everything",
+          : "anyone who reaches this address may read, change and delete everything",
       how: "Start the service with AUTH=keys; it prints the first key.",
     },
   ];
+}
+
+/** How to turn on a feature that is off, unless its reason says that already. */
+function hint({ detail, how }: Feature): string | undefined {
+  const setting = /\bswitched off by (ENABLE_\w+)=false/.exec(detail)?.[1];
+  if (setting !== undefined) return `Set ${setting}=auto and start the service again.`;
+  return /\bset [A-Z]|fetch-model/.test(detail) ? undefined : how;
 }
 
 function Features({ of, keyed }: { of: Statistics; keyed: boolean }) {
@@ -216,16 +222,19 @@ function Features({ of, keyed }: { of: Statistics; keyed: boolean }) {
     <>
       <h2>Features</h2>
       <ul class="features">
-        {features(of, keyed).map(({ name, on, detail, how }) => (
-          <li key={name} class={on ? "on" : "off"}>
-            <span class="state">{on ? "on" : "off"}</span>
-            <div>
-              <strong>{name}</strong>
-              <p>{detail}</p>
-              {!on && !/\bset [A-Z]|fetch-model/.test(detail) && <p class="how">{how}</p>}
-            </div>
-          </li>
-        ))}
+        {features(of, keyed).map((feature) => {
+          const how = feature.on ? undefined : hint(feature);
+          return (
+            <li key={feature.name} class={feature.on ? "on" : "off"}>
+              <span class="state">{feature.on ? "on" : "off"}</span>
+              <div>
+                <strong>{feature.name}</strong>
+                <p>{feature.detail}</p>
+                {how !== undefined && <p class="how">{how}</p>}
+              </div>
+            </li>
+          );
+        })}
       </ul>
     </>
   );
