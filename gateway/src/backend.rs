@@ -275,8 +275,12 @@ impl Backend {
                 }
                 unavailable(format!("{message}; try again in a moment"))
             }
-            // tonic's error about a reply that it does not decode. An error of the service has details.
-            None if status.code() == tonic::Code::OutOfRange && status.details().is_empty() => {
+            // tonic's error about a reply that it does not decode. For a request that it does not encode it has the same
+            // code. An error of the service has details.
+            None if status.code() == tonic::Code::OutOfRange
+                && status.details().is_empty()
+                && status.message().contains("decoded message length") =>
+            {
                 let max = self.max_message_bytes;
                 Error::new(
                     Reason::ResultTooLarge,

@@ -183,18 +183,21 @@ impl Budget {
         fair && fits
     }
 
-    /// Takes `bytes` for a lease that holds `own` bytes, even beyond the budget. Returns `false`, and takes nothing, if
-    /// all other leases together hold more than a sixteenth of the budget, or if another caller was refused recently.
-    fn take_alone(&self, caller: Caller, own: usize, bytes: usize) -> bool {
+    /// Takes `bytes` for a lease that holds `own` bytes, even beyond the budget. Returns how many of them count: those
+    /// beyond the budget do not, so that the sixteenth for callers that hold little stays free. Returns `None`, and takes
+    /// nothing, if all other leases together hold more than a sixteenth of the budget, or if another caller was refused
+    /// recently.
+    fn take_alone(&self, caller: Caller, own: usize, bytes: usize) -> Option<usize> {
         let mut state = self.state();
+        let little = self.total / 16;
         let others = state.used.saturating_sub(own);
-        let is_alone =
-            caller != Caller::Unknown && others <= self.total / 16 && !state.another_waits(caller);
-        if is_alone {
-            state.used += bytes;
-            state.held.entry(caller).or_default().bytes += bytes;
+        if caller == Caller::Unknown || others > little || state.another_waits(caller) {
+            return None;
         }
-        is_alone
+        let counted = bytes.min((self.total - little).saturating_sub(state.used));
+        state.used += counted;
+        state.held.entry(caller).or_default().bytes += counted;
+        Some(counted)
     }
 
     fn release(&self, caller: Caller, bytes: usize, requests: usize) {
@@ -320,11 +323,9 @@ impl Lease {
     /// Adds `bytes` to the share, even beyond the budget, if hardly anything else is held. Returns whether it did.
     fn grow_alone(&self, bytes: usize) -> bool {
         let mut held = self.bytes();
-        let is_alone = self.budget.take_alone(self.caller, *held, bytes);
-        if is_alone {
-            *held += bytes;
-        }
-        is_alone
+        let counted = self.budget.take_alone(self.caller, *held, bytes);
+        *held += counted.unwrap_or(0);
+        counted.is_some()
     }
 
     /// The error of [`Lease::admit_reply`], if it failed.
@@ -483,14 +484,18 @@ mod tests {
 
         other.settle(500_000);
         lease.admit_reply(1_200_000).unwrap();
-        assert_eq!(budget.used(), 8_900_010);
+        assert_eq!(budget.used(), 7_500_000);
+        // The reply leaves the sixteenth for callers that hold little.
+        let newcomer = budget.enter(Caller::Key([3; 32])).unwrap();
+        newcomer.grow(500_000).unwrap();
+        drop(newcomer);
         let second = budget.enter(A).unwrap();
         assert_eq!(
             second.admit_reply(1_200_000).unwrap_err().reason,
             Reason::Overloaded,
             "one at a time"
         );
-        assert!(other.grow(1).is_err(), "no memory is left");
+        assert!(other.grow(1).is_err(), "no more memory is left");
         drop(lease);
         assert_eq!(
             second.admit_reply(1_200_000).unwrap_err().reason,

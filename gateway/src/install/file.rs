@@ -125,6 +125,8 @@ pub fn remove(file: &Path) -> Result<(), String> {
     let home = std::env::var_os("HOME")
         .map(PathBuf::from)
         .unwrap_or_default();
+    // `file` has no links in it any more, so HOME must have none either.
+    let home = home.canonicalize().unwrap_or(home);
     for directory in file.ancestors().skip(1) {
         let is_below_home = directory != home && directory.starts_with(&home);
         if home.as_os_str().is_empty() || !is_below_home || fs::remove_dir(directory).is_err() {

@@ -44,7 +44,8 @@ impl<'de, D: Deserializer<'de>> Deserializer<'de> for ByName<D> {
         self.0.deserialize_newtype_struct(name, ByName(visitor))
     }
 
-    /// Enums of requests hold no structs.
+    /// An enum is passed on unchanged. Only the requests of this program's own commands have enums with members, and
+    /// those are read in both forms.
     fn deserialize_enum<V: Visitor<'de>>(
         self,
         name: &'static str,

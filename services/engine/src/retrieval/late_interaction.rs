@@ -10,7 +10,8 @@
 //! Candidates for which even that is too much are not compared.
 //!
 //! Only the first page of a search encodes texts. A later page compares what is in memory, and so gets the order of the
-//! first page. Otherwise each page would compare more candidates than the one before, and in another order.
+//! first page. Otherwise each page would compare more candidates than the one before, and in another order. If nothing
+//! is cached, every page encodes texts, because a later one would lack those that the first page encoded.
 
 #![expect(
     clippy::disallowed_methods,
@@ -112,8 +113,8 @@ impl Retrieval {
                 missing = parts;
             }
         }
-        // Without any token vectors, the first page ran in another service or before a restart, or nothing is cached.
-        let encodes = is_first_page || codes.is_empty();
+        // Without any token vectors, the first page ran in another service or before a restart.
+        let encodes = is_first_page || active.token_cache.is_none() || codes.is_empty();
         let mut encoded_count = 0;
         if encodes {
             let Some(encoded) = encode_until(deadline, &active, missing).await? else {

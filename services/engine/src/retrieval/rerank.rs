@@ -78,7 +78,8 @@ pub(super) struct RerankQuery<'q> {
     pub fragmentation: f64,
     /// Maximum number of candidates that late interaction compares.
     pub max_candidates: u32,
-    /// Whether this is the first page. On others late interaction encodes texts only if it has no token vectors.
+    /// Whether this is the first page. On others late interaction encodes texts only if nothing is cached, or if it has
+    /// no token vectors.
     pub is_first_page: bool,
 }
 

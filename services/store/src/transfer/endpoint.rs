@@ -63,6 +63,13 @@ impl TransferError {
     }
 }
 
+/// A table of an owner, for a message.
+pub(super) fn place(owner: &OwnerId, table: &Table) -> String {
+    // Escaped, because a name could contain control sequences for the terminal.
+    let owner = owner.as_str().escape_debug();
+    format!("table {} of owner `{owner}`", table.name)
+}
+
 /// An owner and the counters that cannot be derived from its rows.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Head {
@@ -190,4 +197,18 @@ pub trait Target: Send {
     /// # Errors
     /// [`TransferError`].
     async fn finish(&mut self) -> Result<(), TransferError>;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_shows_the_control_characters_of_an_owner_as_escapes() {
+        let entries = Table::named("entries").unwrap();
+        assert_eq!(
+            place(&OwnerId::new("a\u{1b}[2J"), entries),
+            "table entries of owner `a\\u{1b}[2J`"
+        );
+    }
 }

@@ -2,7 +2,7 @@
 
 use sha2::{Digest as _, Sha256};
 
-use super::endpoint::{Head, Source, Target, TransferError};
+use super::endpoint::{Head, Source, Target, TransferError, place};
 use super::losses::Losses;
 use super::mark::{Mark, Position};
 use super::observer::{Observer, Phase};
@@ -315,13 +315,6 @@ fn rows_after(owner: &OwnerId, table: &Table, key: &[Cell]) -> String {
     }
 }
 
-/// A table of an owner, for a message.
-pub(super) fn place(owner: &OwnerId, table: &Table) -> String {
-    // Escaped, because a name could contain control sequences for the terminal.
-    let owner = owner.as_str().escape_debug();
-    format!("table {} of owner `{owner}`", table.name)
-}
-
 /// A key for a message, such as `id 5, position 0`.
 fn key_text(table: &Table, key: &[Cell]) -> String {
     let part = |(column, cell): (&Column, &Cell)| match cell {
@@ -331,18 +324,4 @@ fn key_text(table: &Table, key: &[Cell]) -> String {
     };
     let parts: Vec<String> = table.key_columns().iter().zip(key).map(part).collect();
     parts.join(", ")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_message_shows_the_control_characters_of_an_owner_as_escapes() {
-        let entries = Table::named("entries").unwrap();
-        assert_eq!(
-            place(&OwnerId::new("a\u{1b}[2J"), entries),
-            "table entries of owner `a\\u{1b}[2J`"
-        );
-    }
 }

@@ -2,9 +2,8 @@
 
 use sha2::{Digest as _, Sha256};
 
-use super::endpoint::{Head, Source, TransferError};
+use super::endpoint::{Head, Source, TransferError, place};
 use super::observer::{Observer, Phase};
-use super::run::place;
 use super::table::Table;
 use crate::OwnerId;
 

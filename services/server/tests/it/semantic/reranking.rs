@@ -435,3 +435,35 @@ async fn pages_show_each_entry_once_although_the_budget_suffices_for_few_texts()
         service.stopped().await;
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn later_pages_encode_texts_too_when_none_are_cached() {
+    for database in Database::all().await {
+        let flags = |more: &str| {
+            let own = ["--rerank-cache-mb=0".to_owned(), more.to_owned()];
+            [&with_model()[..], &own[..]].concat()
+        };
+        let service = database.start(&flags("--rerank-store-tokens=false")).await;
+        for text in TEXTS {
+            service.store("t", text).await;
+        }
+        service.begin_stop();
+        service.stopped().await;
+
+        let service = database.start(&flags("--rerank-store-tokens=true")).await;
+        service.store("t", "tags of threads").await;
+        for offset in [0, 1] {
+            let body =
+                json!({"query": "tags", "limit": 1, "offset": offset, "explain_query": true});
+            let found = search(&service, "semantic", body).await;
+            let plan = found["stats"]["query_plan"].to_string();
+            assert!(
+                plan.contains("of 1 entries were stored, of 4 not")
+                    && plan.contains("rerank: 4 texts encoded, 0 in memory, 0 beyond"),
+                "{offset}: {plan}"
+            );
+        }
+        service.begin_stop();
+        service.stopped().await;
+    }
+}
