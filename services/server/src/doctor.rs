@@ -55,8 +55,8 @@ impl Examination {
 }
 
 /// Checks this installation. A SQLite file that a service uses is not opened. Otherwise the database is opened: a
-/// missing file is created, an older schema is migrated, and a database without vectors gets this model. On SQLite the
-/// full-text index is also rebuilt if it was built with other settings.
+/// missing file is created, and an older schema is migrated. On SQLite the full-text index is also rebuilt if it was
+/// built with other settings.
 pub async fn examine(config: &Config, predecessor: &Predecessor) -> Examination {
     let mut found = Examination {
         report: String::new(),
@@ -85,11 +85,7 @@ pub async fn examine(config: &Config, predecessor: &Predecessor) -> Examination 
             sqlite_database(config, is_running, embedder, &mut found).await;
             disk(&config.storage.db_path, &mut found);
         }
-        // A service that uses the database has selected its model, and `unused_model` reports it.
-        Backend::Postgresql => {
-            let embedder = embedder.filter(|_| !is_running);
-            postgres_database(config, embedder, &mut found).await;
-        }
+        Backend::Postgresql => postgres_database(config, &mut found).await,
     }
     if !is_running {
         ports(config, &mut found).await;
@@ -398,8 +394,23 @@ async fn sqlite_database(
     let opened = tokio::task::spawn_blocking(move || SqliteStore::open(sqlite)).await;
     match opened {
         Ok(Ok(store)) => {
-            let finding = format!("{shown} opens, and its schema is current");
-            open_database(Arc::new(store), &finding, &shown, embedder, config, found).await;
+            let store: Arc<dyn Store> = Arc::new(store);
+            match store.check().await {
+                Ok(()) => found.line(
+                    true,
+                    "database",
+                    format_args!("{shown} opens, and its schema is current"),
+                ),
+                Err(error) => found.line(false, "database", format_args!("{shown}: {error}")),
+            }
+            if let Some(embedder) = embedder
+                && let Err(reason) = stored_vectors(&store, embedder, config).await
+            {
+                found.line(false, "embeddings", reason);
+            }
+            let texts = languages::sample(&*store).await;
+            language_of(config, &texts.unwrap_or_default(), found);
+            store.close().await;
         }
         Ok(Err(OpenError::Held { holder, .. })) if is_running => {
             found.line(
@@ -412,29 +423,6 @@ async fn sqlite_database(
         Ok(Err(error)) => found.line(false, "database", error),
         Err(error) => found.line(false, "database", error),
     }
-}
-
-/// Checks an open database, whose vectors this model must have made, and closes it. `finding` says that it works.
-async fn open_database(
-    store: Arc<dyn Store>,
-    finding: &str,
-    shown: &str,
-    embedder: Option<Arc<dyn Embedder>>,
-    config: &Config,
-    found: &mut Examination,
-) {
-    match store.check().await {
-        Ok(()) => found.line(true, "database", finding),
-        Err(error) => found.line(false, "database", format_args!("{shown}: {error}")),
-    }
-    if let Some(embedder) = embedder
-        && let Err(reason) = stored_vectors(&store, embedder, config).await
-    {
-        found.line(false, "embeddings", reason);
-    }
-    let texts = languages::sample(&*store).await;
-    language_of(config, &texts.unwrap_or_default(), found);
-    store.close().await;
 }
 
 /// Checks that the vectors in the database were made by this model. Only for a database that no service uses.
@@ -454,11 +442,7 @@ async fn stored_vectors(
     adopted.unwrap_or_else(|error| Err(error.message))
 }
 
-async fn postgres_database(
-    config: &Config,
-    embedder: Option<Arc<dyn Embedder>>,
-    found: &mut Examination,
-) {
+async fn postgres_database(config: &Config, found: &mut Examination) {
     // The settings check has reported what is wrong.
     let Ok(mut postgres) = config.postgres() else {
         return;
@@ -467,8 +451,17 @@ async fn postgres_database(
     let shown = postgres.target.shown();
     match context_store_postgres::PostgresStore::open(postgres).await {
         Ok(store) => {
-            let finding = format!("{shown} responds, and its schema is current");
-            open_database(Arc::new(store), &finding, &shown, embedder, config, found).await;
+            match context_store::Store::check(&store).await {
+                Ok(()) => found.line(
+                    true,
+                    "database",
+                    format_args!("{shown} responds, and its schema is current"),
+                ),
+                Err(error) => found.line(false, "database", format_args!("{shown}: {error}")),
+            }
+            let texts = languages::sample(&store).await;
+            language_of(config, &texts.unwrap_or_default(), found);
+            context_store::Store::close(&store).await;
         }
         Err(error) => {
             let settings = &config.postgres;

@@ -150,24 +150,7 @@ async fn other_dimensions_than_the_model_s_are_named() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn vectors_of_another_model_are_named_with_and_without_a_service() {
-    vectors_of_another_model_are_named(&[]).await;
-    let Some(database) = TestDatabase::empty().await else {
-        return;
-    };
-    vectors_of_another_model_are_named(&[
-        ("STORAGE_BACKEND", "postgresql"),
-        ("POSTGRESQL_CONNECTION_STRING", database.url()),
-    ])
-    .await;
-}
-
-async fn vectors_of_another_model_are_named(database: &[(&str, &str)]) {
     let home = Home::new();
-    let with = |home: &Home, settings: &[(&str, &str)]| {
-        let mut command = with(home, database);
-        command.envs(settings.iter().copied());
-        command
-    };
     let directory = model();
     let mut process = home
         .start_as(with(&home, &[("EMBEDDING_MODEL_PATH", &directory)]))
