@@ -31,7 +31,7 @@ async function follow(): Promise<string | undefined> {
   const stop = new AbortController();
   const silence = setTimeout(() => stop.abort(), 30_000); // The service sends a frame every 15 seconds.
   const headers = new Headers(copy.cursor === undefined ? {} : { "Last-Event-ID": copy.cursor });
-  if (key !== undefined) headers.set("Authorization", `Bearer ${key}`);
+  if (key) headers.set("Authorization", `Bearer ${key}`);
   try {
     const response = await fetch(`${url}/v1/watch?snapshot=true&entity=context&include_body=true`, { headers, signal: stop.signal });
     if (response.status === 429 || response.status >= 500) return undefined;

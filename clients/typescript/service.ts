@@ -13,9 +13,9 @@ export type Problem = components["schemas"]["Problem"];
 const ATTEMPTS = 5;
 const TIMEOUT_MS = 30_000; // For a call with all its retries.
 
-/** A context service, with this API key. */
+/** A context service, with this API key. An empty one counts as none. */
 export function connect(baseUrl = "http://127.0.0.1:7420", key = process.env["CONTEXT_API_KEY"]): Service {
-  const headers = key === undefined ? {} : { Authorization: `Bearer ${key}` };
+  const headers = key ? { Authorization: `Bearer ${key}` } : {};
   return createClient<paths>({ baseUrl, headers, fetch: retried });
 }
 
@@ -42,11 +42,11 @@ export function done<Body>(reply: { data?: Body; error?: Problem; response: Resp
 async function retried(request: Request): Promise<Response> {
   const { pathname } = new URL(request.url);
   // A lost connection, 502, 504 and a 503 without Retry-After do not tell whether the service has done what was asked.
-  const isRepeatable = request.method === "GET" || request.headers.has("Idempotency-Key") || /\/search(\/|$)/.test(pathname);
+  const isRepeatable = request.method === "GET" || request.headers.has("Idempotency-Key") || /\/v1\/contexts\/search(\/|$)/.test(pathname);
   const isBusy = ({ status, headers }: Response) =>
     status === 429 || (isRepeatable ? [502, 503, 504].includes(status) : status === 503 && headers.has("Retry-After"));
   // A watch has no end.
-  const signal = pathname.endsWith("/watch") ? request.signal : AbortSignal.any([request.signal, AbortSignal.timeout(TIMEOUT_MS)]);
+  const signal = pathname.endsWith("/v1/watch") ? request.signal : AbortSignal.any([request.signal, AbortSignal.timeout(TIMEOUT_MS)]);
   for (let attempt = 1; ; attempt++) {
     try {
       const response = await fetch(request.clone(), { signal });

@@ -91,15 +91,9 @@ fn value_at_level(value: pb::Value, path: &dyn Fn() -> String, level: usize) -> 
             )
         }
         Some(Kind::ObjectValue(object)) => Value::Object(object_at_level(object, path, level)?),
-        Some(Kind::JsonValue(text)) => {
-            context_model::decode_slice(text.as_bytes()).map_err(|error| {
-                let path = path();
-                // The message names the text `body`, as if it were the body of a REST request.
-                let rule = error.message.strip_prefix("`body` ");
-                let rule = rule.unwrap_or(&error.message);
-                Error::invalid(&path, format!("`{path}` {rule}"))
-            })?
-        }
+        // For an error the text is read again, with its path.
+        Some(Kind::JsonValue(text)) => context_model::decode_parameter("", &text)
+            .or_else(|_| context_model::decode_parameter(&path(), &text))?,
     })
 }
 
@@ -308,6 +302,10 @@ mod tests {
         assert_eq!(
             refused("[1"),
             "`metadata.a` is not valid JSON: EOF while parsing a list at line 1 column 2"
+        );
+        assert_eq!(
+            refused(""),
+            "`metadata.a` is not valid JSON: EOF while parsing a value at line 1 column 0"
         );
         assert_eq!(
             refused("18446744073709551616"),

@@ -33,13 +33,17 @@ struct Link {
 }
 
 impl Link {
-    /// Removes the session's timeouts: statements of a migration may take long, and so may the pauses between them.
+    /// Removes the session's timeouts, which the database or the role may set: statements of a migration may take long,
+    /// and so may the pauses between them.
     async fn without_timeouts(
         mut conn: AsyncPgConnection,
         shown: &str,
     ) -> Result<Self, TransferError> {
         let shown = format!("postgresql://{shown}");
-        let no_timeouts = "SET statement_timeout = 0; SET idle_in_transaction_session_timeout = 0";
+        // PostgreSQL 16 has no `transaction_timeout`, so a SET of it would fail there.
+        let no_timeouts = "SELECT pg_catalog.set_config(name, '0', false) FROM pg_catalog.pg_settings WHERE name IN \
+                           ('statement_timeout', 'transaction_timeout', 'idle_session_timeout', \
+                           'idle_in_transaction_session_timeout')";
         conn.batch_execute(no_timeouts)
             .await
             .map_err(Self::failed(&shown))?;

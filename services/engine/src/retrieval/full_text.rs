@@ -68,7 +68,7 @@ impl Retrieval {
             revision: 0,
         };
         let Some(parsed) = parsed else {
-            // The query contains only punctuation or emoji.
+            // The query has only punctuation or emoji, except after `NOT`.
             reply.revision = self.revision(caller, read::at(min_revision)).await?;
             reply.stats = explain.then(|| self.stats(started, filters, 0, Vec::new(), None));
             return Ok(reply);
@@ -228,7 +228,7 @@ impl Retrieval {
         })
     }
 
-    /// Parses the query for the store. `None` when it has no words.
+    /// Parses the query for the store. `None` when it has no words to search for.
     ///
     /// # Errors
     /// `INVALID_ARGUMENT` with the position of the mistake in a malformed boolean query.

@@ -5,7 +5,7 @@ use context_engine::{ChangesConfig, Quotas};
 
 use super::value::number;
 
-/// Limits of one request and of each owner. The limits of a request also size the buffers of every transport.
+/// Limits of one request and of each owner. MAX_TOTAL_SIZE_MB also decides the largest message of every transport.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Limits")]
 pub struct LimitSettings {

@@ -47,9 +47,7 @@ impl PostgresSource {
             )),
         }
     }
-}
 
-impl PostgresSource {
     /// Connects to a database of this service to examine it, while services may be using it. Each read sees one state.
     ///
     /// # Errors

@@ -14,7 +14,7 @@ use context_store_conformance::generate::{OWNERS, fill};
 use context_store_postgres::{OpenError, PostgresSource, PostgresStore, PostgresTarget};
 use context_store_sqlite::{SqliteSource, SqliteStore, SqliteTarget};
 use context_test_postgres::TestDatabase;
-use context_test_support::Deadline;
+use context_test_support::{Deadline, until};
 
 use crate::arrange::{config, database, store};
 
@@ -498,6 +498,30 @@ async fn an_old_server_s_uuids_are_numbered_and_kept_on_the_way_to_sqlite() {
     assert_eq!(metadata[0][ID_KEY], two.replace('-', ""));
     assert_eq!(metadata[1]["references"]["context_ids"][0], 1);
     store.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_timeout_of_idle_sessions_does_not_end_a_migration() {
+    let Some(database) = database().await else {
+        return;
+    };
+    let client = database.connect().await;
+    let name = client.query_one("SELECT current_database()", &[]).await;
+    let name = name.expect("its name").get::<_, String>(0);
+    client
+        .batch_execute(&format!(
+            "ALTER DATABASE \"{name}\" SET idle_session_timeout = '1s'"
+        ))
+        .await
+        .expect("the timeout is set");
+    let mut target = into_postgres(&database).await.unwrap();
+    // It is idle for less time than the target.
+    let other = database.connect().await;
+    until("the server ends another session", async || {
+        other.is_closed()
+    })
+    .await;
+    assert_eq!(target.mark().await.expect("the session is open"), None);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -68,7 +68,7 @@ export function Missing({ query, hits }: { query: Query; hits: Hit[] }) {
           <ul class="items">
             {candidates.map((hit) => (
               <li key={hit.id}>
-                <button type="button" class="candidate" onClick={() => void explainEntry(hit.id)}>
+                <button type="button" class="candidate" disabled={busy} onClick={() => void explainEntry(hit.id)}>
                   <span class="facts">
                     #{hit.id} · {hit.thread_id}
                   </span>
@@ -137,12 +137,17 @@ async function explain(id: number, query: Query, hits: Hit[]): Promise<Finding[]
   }
   const mode = query.kind === "fts" ? query.mode : "match";
   if (query.kind !== "semantic") {
-    const hit = await find("fts", { query: query.text, mode, ...narrow });
-    list.push(hit ? [true, "It has the words."] : [false, mode === "match" ? "It has none of the words." : `It does not match the words in the mode “${mode}”.`]);
-    const text = entry.text_content.toLowerCase();
-    const words = [...new Set(query.text.toLowerCase().match(/[\p{L}\p{N}]+/gu) ?? [])];
-    const absent = words.filter((word) => !text.includes(word));
-    if (absent.length > 0 && absent.length < words.length) list.push([false, `Not in its text as typed: ${absent.join(", ")}.`]);
+    // Hybrid search works without full-text search too.
+    try {
+      const hit = await find("fts", { query: query.text, mode, ...narrow });
+      list.push(hit ? [true, "It has the words."] : [false, mode === "match" ? "It has none of the words." : `It does not match the words in the mode “${mode}”.`]);
+      const text = entry.text_content.toLowerCase();
+      const words = [...new Set(query.text.toLowerCase().match(/[\p{L}\p{N}]+/gu) ?? [])];
+      const absent = words.filter((word) => !text.includes(word));
+      if (absent.length > 0 && absent.length < words.length) list.push([false, `Not in its text as typed: ${absent.join(", ")}.`]);
+    } catch (error) {
+      list.push([false, `It cannot be found by its words: ${asApiError(error).message}`]);
+    }
   }
   if (query.kind !== "fts") {
     try {
