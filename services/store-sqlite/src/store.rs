@@ -744,7 +744,7 @@ impl Store for SqliteStore {
             let connections = self.connections();
             return self
                 .read(&self.searches, owner, read, move |conn, owner| {
-                    statistics::within(conn, owner, &threads, connections.clone())
+                    statistics::within(conn, owner, &threads, connections)
                 })
                 .await;
         }
@@ -756,7 +756,7 @@ impl Store for SqliteStore {
         }
         let (path, connections) = (self.path.clone(), self.connections());
         self.read(&self.points, owner, read, move |conn, owner| {
-            statistics::read(conn, &path, owner, connections.clone())
+            statistics::read(conn, &path, owner, connections)
         })
         .await
     }
