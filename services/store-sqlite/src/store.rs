@@ -856,7 +856,8 @@ impl Store for SqliteStore {
         };
         self.writes.close();
         self.inline.close();
-        // Readers first, because the log is only truncated when nothing reads from it.
+        // Meanwhile the writer finishes its queue and truncates the log. For that it waits for running reads, at most for
+        // `busy_timeout`.
         points.stop().await;
         searches.stop().await;
         let _ = writer.await;
