@@ -56,8 +56,8 @@ const SHORT_LOOKUP_BYTES: u64 = 256 * 1024;
 
 /// A database in an SQLite file.
 ///
-/// Reads and writes run on threads of their own. The returned futures only wait, or read a few pages that are expected
-/// to be in memory.
+/// Reads and writes run on threads of their own. The returned futures only wait, analyze the beginning of texts to be
+/// stored, or read a few pages that are expected to be in memory.
 pub struct SqliteStore {
     path: PathBuf,
     pub(crate) indexed: Arc<[MetadataPath]>,
