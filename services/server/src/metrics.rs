@@ -146,7 +146,7 @@ impl Default for Metrics {
         );
         let pending_embeddings = gauge(
             "embeddings_pending",
-            "Entries of all owners that wait for an embedding",
+            "Entries and artifacts of all owners that wait for an embedding",
         );
         let damaged_rows = gauge(
             "damaged_rows_refused",

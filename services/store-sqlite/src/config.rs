@@ -21,7 +21,7 @@ pub struct Config {
     pub readers: usize,
     /// Maximum number of queued writes. Further ones are rejected with `OVERLOADED`.
     pub write_queue: usize,
-    /// How long a connection waits for a lock held by another.
+    /// How long a connection waits for a lock held by another. A lookup on the calling thread does not wait.
     pub busy_timeout: Duration,
     /// Maximum size of the database file in bytes. A write that would exceed it fails as on a full disk. `None`: no
     /// limit.

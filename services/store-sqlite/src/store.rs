@@ -56,8 +56,8 @@ const SHORT_LOOKUP_BYTES: u64 = 256 * 1024;
 
 /// A database in an SQLite file.
 ///
-/// Reads and writes run on threads of their own. The returned futures only wait, or read a few pages that are expected
-/// to be in memory.
+/// Reads and writes run on threads of their own. The returned futures only wait, analyze the beginning of texts to be
+/// stored, or read a few pages that are expected to be in memory.
 pub struct SqliteStore {
     path: PathBuf,
     pub(crate) indexed: Arc<[MetadataPath]>,
@@ -744,7 +744,7 @@ impl Store for SqliteStore {
             let connections = self.connections();
             return self
                 .read(&self.searches, owner, read, move |conn, owner| {
-                    statistics::within(conn, owner, &threads, connections.clone())
+                    statistics::within(conn, owner, &threads, connections)
                 })
                 .await;
         }
@@ -756,7 +756,7 @@ impl Store for SqliteStore {
         }
         let (path, connections) = (self.path.clone(), self.connections());
         self.read(&self.points, owner, read, move |conn, owner| {
-            statistics::read(conn, &path, owner, connections.clone())
+            statistics::read(conn, &path, owner, connections)
         })
         .await
     }
@@ -856,7 +856,8 @@ impl Store for SqliteStore {
         };
         self.writes.close();
         self.inline.close();
-        // Readers first, because the log is only truncated when nothing reads from it.
+        // Meanwhile the writer finishes its queue and truncates the log. For that it waits for running reads, at most for
+        // `busy_timeout`.
         points.stop().await;
         searches.stop().await;
         let _ = writer.await;

@@ -278,8 +278,8 @@ pub trait VectorStore: Send + Sync {
         threads: Option<ThreadSet>,
     ) -> Result<i64>;
 
-    /// Number of entries of all owners without vectors of this model. 0 if the store does not know the model. The cost
-    /// grows with the number of entries, but no text is read.
+    /// Number of entries and artifacts of all owners without vectors of this model. 0 if the store does not know the
+    /// model. The cost grows with their number, but no text is read.
     ///
     /// # Errors
     /// [`StoreError`](crate::StoreError).

@@ -68,8 +68,8 @@ impl Retrieval {
         }
     }
 
-    /// Number of entries of all owners that wait for their vectors, and the estimated seconds until they have them.
-    /// `None` while no model is in use.
+    /// Number of entries and artifacts of all owners that wait for their vectors, and the estimated seconds until they
+    /// have them. `None` while no model is in use.
     ///
     /// # Errors
     /// The store's errors.
