@@ -17,8 +17,9 @@ import values
 from channel import open_channel
 from context.v1 import change_service_pb2 as pb, change_service_pb2_grpc
 
-# An entry can exceed gRPC's default limit of 4 MiB. The pings detect a lost connection.
-OPTIONS = (("grpc.max_receive_message_length", 16 << 20), ("grpc.keepalive_time_ms", 15_000), ("grpc.keepalive_timeout_ms", 15_000))
+# An entry can exceed gRPC's default limit of 4 MiB. The pings detect a lost connection 30 s after its last frame. gRPC
+# does not apply its keepalive timeout (grpc/grpc#39239): a ping waits 60 s for its response by default.
+OPTIONS = (("grpc.max_receive_message_length", 16 << 20), ("grpc.keepalive_time_ms", 15_000), ("grpc.http2.ping_timeout_ms", 15_000))
 REFUSED = (grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED)
 
 

@@ -40,6 +40,8 @@ const CROWD_PRIOR: f64 = 20.0;
 /// Mean and standard deviation of the similarities of the nearest entries in an average store.
 const MEAN: f64 = 0.1;
 const SPREAD: f64 = 0.07;
+/// Similarities with a smaller standard deviation count as equal: only rounding distinguishes them.
+const MIN_SPREAD: f64 = 1e-6;
 /// Mean score of late interaction in an average store, and the number of entries that it stands for.
 const INTERACTION_MEAN: f64 = 0.2;
 const INTERACTION_PRIOR: f64 = 10.0;
@@ -194,8 +196,8 @@ pub(super) struct Crowd {
 }
 
 impl Crowd {
-    /// `None` if similarities say nothing: without a semantic ranking, or with a model of unknown scale and too few
-    /// entries to learn it.
+    /// `None` if similarities say nothing: without a semantic ranking, or with a model of unknown scale and nearest
+    /// entries that do not show it, because they are too few or equally similar.
     pub fn of(search: &RankSearch, ranking: &Ranking) -> Option<Self> {
         let model = &search.semantic.as_ref()?.model;
         let nearest: Vec<f64> = ranking
@@ -221,7 +223,7 @@ impl Crowd {
             };
             let spread = with_prior(variance.sqrt(), SPREAD);
             (1.0, 0.0, with_prior(mean, MEAN), spread)
-        } else if count >= CROWD_PRIOR && variance > 0.0 {
+        } else if count >= CROWD_PRIOR && variance.sqrt() >= MIN_SPREAD {
             // Converts the similarities so that mean and spread are those of an average store.
             let scale = SPREAD / variance.sqrt();
             (scale, MEAN - mean * scale, MEAN, SPREAD)
@@ -472,6 +474,10 @@ mod tests {
         assert!(
             Crowd::of(&search("other"), &ranking(&[0.9, 0.8])).is_none(),
             "too few to learn from"
+        );
+        assert!(
+            Crowd::of(&search("other"), &ranking(&[0.9; 25])).is_none(),
+            "only rounding distinguishes them"
         );
     }
 

@@ -12,7 +12,7 @@ export const counted = (n: number, one: string, many = `${one}s`): string => `${
 
 export const fullTime = (iso: string): string => full.format(new Date(iso));
 
-/** How long ago a time is, if it is in the last week; otherwise its date. */
+/** How long ago a time is, if it is in the last week; otherwise its date. A future time is shown in full. */
 export function ago(iso: string, now: number): string {
   const then = new Date(iso).getTime();
   const seconds = Math.round((now - then) / 1000);
