@@ -729,7 +729,7 @@ async fn a_reply_beyond_the_largest_message_is_refused_for_its_size() {
         (status, &error["reason"]),
         (StatusCode::OK, &json!("RESULT_TOO_LARGE"))
     );
-    let message = error["message"].as_str().unwrap();
+    let message = error["error"].as_str().unwrap();
     assert!(
         message.contains("more than 64 bytes") && message.contains("include_images=false"),
         "{message}"
