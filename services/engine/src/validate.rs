@@ -238,9 +238,11 @@ pub(crate) fn update(
             "`metadata` and `metadata_patch` exclude each other; give one of them",
         );
     }
-    if let Some(content) = &content {
-        text(content, limits, &mut violations);
-    }
+    let content = content.and_then(|content| {
+        let content = violations.unless_blank(content, "text", "to keep the text")?;
+        text(&content, limits, &mut violations);
+        Some(content)
+    });
     let metadata = match (metadata, metadata_patch) {
         (Some(metadata), _) => {
             Metadata::parse(metadata, "metadata", &mut violations).map(MetadataChange::Replace)

@@ -261,6 +261,19 @@ impl Violations {
         }
     }
 
+    /// The text of an optional field. If it is blank, adds a violation that says what leaving it out means, such as
+    /// `for all threads`, and returns `None`.
+    pub fn unless_blank(&mut self, text: String, field: &str, without: &str) -> Option<String> {
+        if text.trim().is_empty() {
+            self.push(
+                field,
+                format!("`{field}` must not be blank; leave it out {without}"),
+            );
+            return None;
+        }
+        Some(text)
+    }
+
     /// Whether no violation was added.
     #[must_use]
     pub fn is_empty(&self) -> bool {

@@ -93,8 +93,12 @@ impl Filter {
         });
         Self {
             within: None,
-            thread_id: thread_id.and_then(|id| ThreadId::parse(&id, "thread_id", violations)),
-            source: source.and_then(|s| Source::parse(&s, "source", violations)),
+            thread_id: thread_id
+                .and_then(|id| violations.unless_blank(id, "thread_id", "for all threads"))
+                .and_then(|id| ThreadId::parse(&id, "thread_id", violations)),
+            source: source
+                .and_then(|s| violations.unless_blank(s, "source", "for both sources"))
+                .and_then(|s| Source::parse(&s, "source", violations)),
             tags,
             content_type: content_type
                 .and_then(|c| ContentType::parse(&c, "content_type", violations)),
@@ -221,6 +225,21 @@ mod tests {
         ] {
             assert_eq!(parse(json!([filter])).unwrap_err(), expected);
         }
+    }
+
+    #[test]
+    fn a_blank_filter_is_not_called_required() {
+        let mut violations = Violations::default();
+        let input = FilterInput {
+            thread_id: Some(" ".to_owned()),
+            source: Some(String::new()),
+            ..FilterInput::default()
+        };
+        let _ = Filter::parse(input, &mut violations);
+        assert_eq!(
+            violations.finish(()).unwrap_err().message,
+            "`thread_id` must not be blank; leave it out for all threads; `source` must not be blank; leave it out for both sources"
+        );
     }
 
     #[test]

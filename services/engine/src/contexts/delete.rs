@@ -143,7 +143,9 @@ impl Contexts {
                 .map(|ids| validate::ids(ids, Limits::MAX_DELETE, "context_ids", &mut violations)),
             threads,
             within: None,
-            source: source.and_then(|s| Source::parse(&s, "source", &mut violations)),
+            source: source
+                .and_then(|s| violations.unless_blank(s, "source", "for both sources"))
+                .and_then(|s| Source::parse(&s, "source", &mut violations)),
             created_before,
         };
         violations.finish(())?;

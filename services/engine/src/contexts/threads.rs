@@ -40,7 +40,9 @@ impl Contexts {
             i64::from(u32::MAX),
             &mut violations,
         );
-        let name = name.and_then(|name| ThreadNamePart::parse(&name, "name", &mut violations));
+        let name = name
+            .and_then(|name| violations.unless_blank(name, "name", "for all threads"))
+            .and_then(|name| ThreadNamePart::parse(&name, "name", &mut violations));
         let min_revision = validate::min_revision(min_revision, &mut violations);
         violations.finish(())?;
         let found = self
