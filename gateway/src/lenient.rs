@@ -170,13 +170,15 @@ impl Repair<'_> {
 
     fn array(&mut self, schema: &JsonObject, value: &mut Value, path: Path<'_>) {
         let items = schema.get("items").and_then(Value::as_object);
-        if !self.unpack(value, '[', path) {
+        let item_type = items
+            .and_then(|items| items.get("type"))
+            .and_then(Value::as_str);
+        if !self.unpack(value, '[', path)
+            || (item_type == Some("object") && !self.unpack(value, '{', path))
+        {
             return;
         }
-        let is_single = match items
-            .and_then(|items| items.get("type"))
-            .and_then(Value::as_str)
-        {
+        let is_single = match item_type {
             Some("string") => value.is_string(),
             Some("integer") => integer(value).is_some(),
             Some("object") => value.is_object(),
@@ -321,6 +323,16 @@ mod tests {
                 "search_context",
                 json!({"metadata_filters":[{"key":"a","operator":"in","value":"[1,\"b\"]"},{"key":"a","operator":"not_in","value":" [true] "}]}),
                 json!({"metadata_filters":[{"key":"a","operator":"in","value":[1,"b"]},{"key":"a","operator":"not_in","value":[true]}]}),
+            ),
+            (
+                "search_context",
+                json!({"metadata_filters":" {\"key\":\"a\",\"value\":1}"}),
+                json!({"metadata_filters":[{"key":"a","value":1}]}),
+            ),
+            (
+                "update_artifact",
+                json!({"edits":"{\"old_str\":\"a\",\"new_str\":\"b\"}"}),
+                json!({"edits":[{"old_str":"a","new_str":"b"}]}),
             ),
             (
                 "store_context_batch",
