@@ -1203,6 +1203,40 @@ fn the_default_set_is_what_the_documents_name() {
 }
 
 #[test]
+fn the_reference_names_the_parameters_that_the_tools_leave_out() {
+    let (_, table) = include_str!("../../../docs/api.md")
+        .split_once("| MCP tool | parameters that only gRPC and REST have |\n")
+        .unwrap();
+    let (table, _) = table.split_once("\n\n").unwrap();
+    let api: Value = serde_json::from_str(include_str!("../../../openapi/openapi.json")).unwrap();
+    let paths = api["paths"].as_object().unwrap();
+    for tool in Catalogue::get().tools() {
+        let start = format!("| {} |", tool.name);
+        let row = table.lines().find_map(|row| row.strip_prefix(&start));
+        let named: Vec<&str> = row
+            .into_iter()
+            .flat_map(|row| row.split('`').skip(1).step_by(2))
+            .collect();
+        let declared = tool.input_schema["properties"].as_object().unwrap();
+        for name in &named {
+            assert!(!declared.contains_key(*name), "{}: {name}", tool.name);
+        }
+        let parameters = paths
+            .values()
+            .flat_map(|path| path.as_object().unwrap().values())
+            .filter(|operation| operation["operationId"] == *tool.name)
+            .flat_map(|operation| operation["parameters"].as_array().into_iter().flatten())
+            .filter(|parameter| parameter["in"] == "query")
+            .filter_map(|parameter| parameter["name"].as_str())
+            // REST writes these lists as `ids=1,2` and `tag=a&tag=b`. The row of every tool names `min_revision`.
+            .filter(|name| !["ids", "tag", "min_revision"].contains(name));
+        for name in parameters.filter(|name| !declared.contains_key(*name)) {
+            assert!(named.contains(&name), "{}: {name}", tool.name);
+        }
+    }
+}
+
+#[test]
 fn every_tool_is_an_operation_and_every_operation_a_tool() {
     let tools = Catalogue::get().tools();
     let with_tools = Operation::ALL
