@@ -42,6 +42,9 @@ const FILES: [&str; 24] = [
 /// How many of [`FILES`], from the front, are listed by default. The rest is listed only in the full set.
 const DEFAULT: usize = 23;
 
+/// What agents are told at the start of a session: one sentence a line, in paragraphs.
+const INSTRUCTIONS: &str = include_str!("instructions.md");
+
 /// Which tools are listed. Each listed tool takes space in every agent's context.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum ToolSet {
@@ -107,6 +110,19 @@ impl Selection {
             .filter(|_| !self.disabled.contains(name))
     }
 
+    /// The instructions for agents, without the sentences that name a disabled tool.
+    #[must_use]
+    pub fn instructions(&self) -> String {
+        let paragraphs = INSTRUCTIONS.split("\n\n").map(|paragraph| {
+            let enabled = paragraph
+                .lines()
+                .filter(|sentence| !words(sentence).any(|word| self.disabled.contains(word)));
+            enabled.collect::<Vec<_>>().join(" ")
+        });
+        let kept: Vec<String> = paragraphs.filter(|kept| !kept.is_empty()).collect();
+        kept.join("\n\n")
+    }
+
     fn enabled(&self, tools: &'static [Tool]) -> impl Iterator<Item = &'static Tool> {
         tools
             .iter()
@@ -158,9 +174,28 @@ impl Catalogue {
     }
 }
 
+/// The words of a text. The name of a tool is one word.
+fn words(text: &str) -> impl Iterator<Item = &str> {
+    text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_')
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_instructions_name_no_disabled_tool() {
+        let all = Selection::default().instructions();
+        assert!(all.split_whitespace().eq(INSTRUCTIONS.split_whitespace()));
+        for tool in Catalogue::get().tools() {
+            let name = tool.name.to_string();
+            let rest = Selection::new(ToolSet::Default, std::slice::from_ref(&name)).instructions();
+            assert!(!words(&rest).any(|word| word == name), "{name}");
+            for sentence in INSTRUCTIONS.lines().filter(|line| !line.contains(&name)) {
+                assert!(rest.contains(sentence), "{name}: {sentence}");
+            }
+        }
+    }
 
     #[test]
     fn a_disabled_name_that_is_no_tool_is_a_warning_with_the_nearest_one() {

@@ -34,6 +34,8 @@ pub struct Gateway {
     credentials: Credentials,
     features: Arc<Features>,
     tools: Selection,
+    /// What agents are told at the start of a session.
+    instructions: String,
     /// The warnings that the conversation has already shown, on stdio.
     shown_warnings: ShownWarnings,
     /// The resources that the client subscribed to, on stdio.
@@ -63,6 +65,7 @@ impl Gateway {
             backend,
             credentials,
             features,
+            instructions: tools.instructions(),
             tools,
             shown_warnings: ShownWarnings::default(),
             subscriptions: Subscriptions::default(),
@@ -89,18 +92,19 @@ impl Gateway {
         &self.features
     }
 
-    /// Whether the tool of this operation is enabled. A resource is available only with the tool that reads it.
+    /// Whether the tool of this operation is enabled. A resource is available only with the tool that reads it, and a
+    /// prompt only with those that it names.
     fn offers(&self, operation: Operation) -> bool {
         self.tools.find(operation.as_str()).is_some()
     }
 
-    /// The resource that a URI names, if its tool is enabled; otherwise "resource not found".
+    /// The resource that a URI names, if its tool is enabled; otherwise an error.
     fn resource(&self, uri: &str) -> Result<Resource, ErrorData> {
         let resource = Resource::parse(uri)?;
         if self.offers(resource.operation()) {
             Ok(resource)
         } else {
-            Err(resources::not_found(uri))
+            Err(resources::disabled(uri, resource.operation()))
         }
     }
 

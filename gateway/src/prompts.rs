@@ -1,46 +1,58 @@
 //! Two prompts that users pick in their client: recall a topic, and write a hand-over note. They
 //! are plain text that names the tools; listing or getting one fetches no data.
 
+use context_model::Operation;
 use rmcp::ErrorData;
 use rmcp::model::{
     GetPromptRequestParams, GetPromptResult, Prompt, PromptArgument, PromptMessage, Role,
 };
 
-/// The prompts, in listing order.
+/// The prompts whose tools are all offered, in listing order.
 #[must_use]
-pub fn list() -> Vec<Prompt> {
-    vec![
-        Prompt::new(
-            "recall",
-            Some("Find what earlier sessions and other agents stored about a topic"),
-            Some(vec![
-                PromptArgument::new("topic")
-                    .with_description("The topic to search for")
-                    .with_required(true),
-                PromptArgument::new("thread_id")
-                    .with_description("Search only this thread")
-                    .with_required(false),
-            ]),
-        )
-        .with_title("Recall a topic"),
-        Prompt::new(
-            "handover",
-            Some("Store a note from which the next session can continue"),
-            Some(vec![
-                PromptArgument::new("thread_id")
-                    .with_description("The task's thread")
-                    .with_required(true),
-            ]),
-        )
-        .with_title("Hand over"),
-    ]
+pub fn list(offers: impl Fn(Operation) -> bool) -> Vec<Prompt> {
+    let recall = Prompt::new(
+        "recall",
+        Some("Find what earlier sessions and other agents stored about a topic"),
+        Some(vec![
+            PromptArgument::new("topic")
+                .with_description("The topic to search for")
+                .with_required(true),
+            PromptArgument::new("thread_id")
+                .with_description("Search only this thread")
+                .with_required(false),
+        ]),
+    )
+    .with_title("Recall a topic");
+    let handover = Prompt::new(
+        "handover",
+        Some("Store a note from which the next session can continue"),
+        Some(vec![
+            PromptArgument::new("thread_id")
+                .with_description("The task's thread")
+                .with_required(true),
+        ]),
+    )
+    .with_title("Hand over");
+    let mut prompts = Vec::new();
+    if offers(Operation::HybridSearchContext) && offers(Operation::GetContextByIds) {
+        prompts.push(recall);
+    }
+    if offers(Operation::StoreContext) {
+        prompts.push(handover);
+    }
+    prompts
 }
 
 /// The messages of one prompt.
 ///
 /// # Errors
-/// -32602 for an unknown prompt and for a missing or non-string argument.
-pub fn get(request: &GetPromptRequestParams) -> Result<GetPromptResult, ErrorData> {
+/// -32602 for an unknown prompt, one whose tools are not all offered, and a missing or non-string argument.
+pub fn get(
+    request: &GetPromptRequestParams,
+    offers: impl Fn(Operation) -> bool,
+) -> Result<GetPromptResult, ErrorData> {
+    let listed = list(offers);
+    let is_listed = listed.iter().any(|prompt| prompt.name == request.name);
     let argument = |name: &str| -> Result<Option<&str>, ErrorData> {
         match request
             .arguments
@@ -60,7 +72,7 @@ pub fn get(request: &GetPromptRequestParams) -> Result<GetPromptResult, ErrorDat
             .ok_or_else(|| ErrorData::invalid_params(format!("`{name}` is required"), None))
     };
     let text = match request.name.as_str() {
-        "recall" => {
+        "recall" if is_listed => {
             let topic = required("topic")?;
             // Some clients send an optional argument that the user left empty.
             let scope = argument("thread_id")?
@@ -73,7 +85,7 @@ pub fn get(request: &GetPromptRequestParams) -> Result<GetPromptResult, ErrorDat
                  was decided and why, and what is open. Give the context ids you used."
             )
         }
-        "handover" => {
+        "handover" if is_listed => {
             let thread = required("thread_id")?;
             format!(
                 "Write a hand-over note for the session that continues this work: the goal, what is done, what was decided and \
@@ -81,18 +93,25 @@ pub fn get(request: &GetPromptRequestParams) -> Result<GetPromptResult, ErrorDat
                  \"agent\", tags [\"handover\"], metadata {{\"status\": \"active\"}}. Then tell me its context_id."
             )
         }
-        other => {
-            let shown: String = other.chars().take(64).collect();
-            return Err(ErrorData::invalid_params(
-                format!("unknown prompt `{shown}`; the prompts are `recall` and `handover`"),
-                None,
-            ));
-        }
+        other => return Err(unknown(other, &listed)),
     };
     Ok(GetPromptResult::new(vec![PromptMessage::new_text(
         Role::User,
         text,
     )]))
+}
+
+fn unknown(name: &str, listed: &[Prompt]) -> ErrorData {
+    let shown: String = name.chars().take(64).collect();
+    let names: Vec<String> = listed
+        .iter()
+        .map(|prompt| format!("`{}`", prompt.name))
+        .collect();
+    let hint = match names.as_slice() {
+        [] => "no prompt is offered".to_owned(),
+        names => format!("the prompts are {}", names.join(" and ")),
+    };
+    ErrorData::invalid_params(format!("unknown prompt `{shown}`; {hint}"), None)
 }
 
 #[cfg(test)]
@@ -101,10 +120,10 @@ mod tests {
 
     #[test]
     fn every_listed_prompt_can_be_got_with_its_required_arguments() {
-        for prompt in list() {
+        for prompt in list(|_| true) {
             let mut request = GetPromptRequestParams::new(prompt.name.clone());
             assert_eq!(
-                get(&request).unwrap_err().code.0,
+                get(&request, |_| true).unwrap_err().code.0,
                 -32602,
                 "{} needs its argument",
                 prompt.name
@@ -117,7 +136,7 @@ mod tests {
                     .map(|a| (a.name.clone(), "x".into()))
                     .collect(),
             );
-            assert_eq!(get(&request).unwrap().messages.len(), 1);
+            assert_eq!(get(&request, |_| true).unwrap().messages.len(), 1);
         }
     }
 
@@ -132,7 +151,7 @@ mod tests {
                     .into_iter()
                     .collect(),
             );
-            format!("{:?}", get(&request).unwrap().messages)
+            format!("{:?}", get(&request, |_| true).unwrap().messages)
         };
         assert!(text("t").contains("with thread_id"));
         assert!(!text(" ").contains("with thread_id"));
@@ -140,12 +159,29 @@ mod tests {
 
     #[test]
     fn an_unknown_prompt_is_refused() {
+        let error = get(&GetPromptRequestParams::new("nope"), |_| true).unwrap_err();
+        assert_eq!(error.code.0, -32602);
         assert_eq!(
-            get(&GetPromptRequestParams::new("nope"))
-                .unwrap_err()
-                .code
-                .0,
-            -32602
+            error.message,
+            "unknown prompt `nope`; the prompts are `recall` and `handover`"
+        );
+    }
+
+    #[test]
+    fn a_prompt_is_offered_with_the_tools_that_it_names() {
+        let names = |disabled: Operation| -> Vec<String> {
+            let listed = list(|tool| tool != disabled);
+            listed.into_iter().map(|prompt| prompt.name).collect()
+        };
+        assert_eq!(names(Operation::DeleteContext), ["recall", "handover"]);
+        assert_eq!(names(Operation::HybridSearchContext), ["handover"]);
+        assert_eq!(names(Operation::GetContextByIds), ["handover"]);
+        assert_eq!(names(Operation::StoreContext), ["recall"]);
+        let request = GetPromptRequestParams::new("handover");
+        let error = get(&request, |_| false).unwrap_err();
+        assert_eq!(
+            error.message,
+            "unknown prompt `handover`; no prompt is offered"
         );
     }
 }

@@ -160,9 +160,23 @@ pub fn not_found(uri: &str) -> ErrorData {
     } else {
         Reason::NotFound
     };
+    unavailable(uri, "resource not found".to_owned(), reason)
+}
+
+/// The error for a resource whose tool is disabled. It says nothing about whether the resource exists.
+#[must_use]
+pub fn disabled(uri: &str, operation: Operation) -> ErrorData {
+    let tool = operation.as_str();
+    let message = format!(
+        "this resource is not available, because the tool `{tool}` that reads it is disabled (DISABLED_TOOLS)"
+    );
+    unavailable(uri, message, Reason::FeatureUnavailable)
+}
+
+fn unavailable(uri: &str, message: String, reason: Reason) -> ErrorData {
     let shown: String = uri.chars().take(200).collect();
     let data = json!({ "uri": shown, "reason": reason.as_str() });
-    ErrorData::resource_not_found("resource not found", Some(data))
+    ErrorData::resource_not_found(message, Some(data))
 }
 
 #[cfg(test)]

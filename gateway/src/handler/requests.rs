@@ -67,7 +67,7 @@ impl ServerHandler for Gateway {
         }
         ServerConfig::new(capabilities)
             .with_server_info(implementation())
-            .with_instructions(include_str!("../instructions.md").trim_end())
+            .with_instructions(self.instructions.as_str())
     }
 
     async fn initialize(
@@ -164,7 +164,7 @@ impl ServerHandler for Gateway {
         _: RequestContext<RoleServer>,
     ) -> Result<ListPromptsResult, ErrorData> {
         refuse_cursor(request.as_ref())?;
-        let mut result = ListPromptsResult::with_all_items(prompts::list())
+        let mut result = ListPromptsResult::with_all_items(prompts::list(|tool| self.offers(tool)))
             .with_ttl_ms(LISTING_TTL_MS)
             .with_cache_scope(CacheScope::Public);
         result.meta = self.stamp();
@@ -176,7 +176,7 @@ impl ServerHandler for Gateway {
         request: GetPromptRequestParams,
         _: RequestContext<RoleServer>,
     ) -> Result<GetPromptResponse, ErrorData> {
-        let mut result = prompts::get(&request)?;
+        let mut result = prompts::get(&request, |tool| self.offers(tool))?;
         result.meta = self.stamp();
         Ok(result.into())
     }

@@ -219,6 +219,13 @@ async fn entries_are_no_resources_when_the_tool_that_reads_them_is_disabled() {
         .request("resources/read", json!({"uri": "context://entries/42"}))
         .await;
     assert_eq!(reply["error"]["code"], -32002, "{reply}");
+    assert_eq!(reply["error"]["data"]["reason"], "FEATURE_UNAVAILABLE");
+    let said = reply["error"]["message"].as_str().unwrap();
+    assert!(said.contains("`get_context_by_ids`"), "{said}");
+    // The prompt `recall` calls it too.
+    let prompts = pipe.request("prompts/list", json!({})).await["result"]["prompts"].clone();
+    assert_eq!(prompts.as_array().unwrap().len(), 1, "{prompts}");
+    assert_eq!(prompts[0]["name"], "handover");
     assert!(setup.fake.seen().is_empty());
 }
 
