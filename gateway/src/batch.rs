@@ -44,10 +44,14 @@ pub fn not_a_message(text: &[u8], otherwise: &'static str) -> &'static str {
     }
 }
 
-/// The error for a message that must not be in a batch, because it begins a session or its response does not end;
-/// `None` for all others.
+/// The error for a message that must not be in a batch, because it begins a session, its response does not end, or it is
+/// a batch itself; `None` for all others.
 #[must_use]
 pub fn misplaced(message: &[u8]) -> Option<Value> {
+    if is_array(message) {
+        let sentence = "Invalid Request: a batch must not contain another batch";
+        return Some(envelope::error(&Value::Null, -32600, sentence));
+    }
     let Envelope { id, method, .. } = Envelope::read(message)?;
     let method = method.filter(|method| MUST_BE_ALONE.contains(&method.as_str()))?;
     Some(envelope::error(
@@ -123,7 +127,12 @@ mod tests {
             );
         }
         assert_eq!(misplaced(br#"{"id":7,"method":"ping"}"#), None);
-        assert_eq!(misplaced(b"[]"), None);
+        let nested = misplaced(br#" [{"id":7,"method":"ping"}]"#).unwrap();
+        let said = nested["error"]["message"].as_str().unwrap();
+        assert!(
+            nested["id"].is_null() && said.contains("another batch"),
+            "{nested}"
+        );
     }
 
     #[test]
