@@ -6,6 +6,7 @@ mod install;
 
 use std::ffi::OsString;
 
+use clap::error::{ContextKind, ContextValue};
 use clap::parser::ValueSource;
 use clap::{ArgMatches, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
@@ -85,7 +86,10 @@ impl Cli {
     /// What is wrong with it, or the help that it requests.
     pub fn try_read(arguments: Vec<OsString>) -> Result<Self, clap::Error> {
         let command = Self::command();
-        let matches = command.clone().try_get_matches_from(arguments)?;
+        let matches = command
+            .clone()
+            .try_get_matches_from(&arguments)
+            .map_err(|error| with_usage(error, command.clone(), &arguments))?;
         let mut cli = Self::from_arg_matches(&matches)?;
         let for_service = for_service(&command, &matches);
         match &mut cli.command {
@@ -100,6 +104,27 @@ impl Cli {
         }
         Ok(cli)
     }
+}
+
+/// The error with the usage that the command's help has. clap's own repeats every setting of the environment, as if its
+/// flag were required.
+fn with_usage(
+    mut error: clap::Error,
+    mut command: clap::Command,
+    arguments: &[OsString],
+) -> clap::Error {
+    if error.get(ContextKind::Usage).is_some() {
+        command.build();
+        let called = arguments
+            .iter()
+            .skip(1)
+            .fold(&command, |command, argument| {
+                command.find_subcommand(argument).unwrap_or(command)
+            });
+        let usage = called.clone().render_usage();
+        error.insert(ContextKind::Usage, ContextValue::StyledStr(usage));
+    }
+    error
 }
 
 /// The values given as flags that the service needs too ([`FOR_SERVICE`]), by environment variable.
@@ -266,6 +291,24 @@ mod tests {
             hook.settings.exclude,
             ["github.com/acme/*", "/home/me/private", "/srv"]
         );
+    }
+
+    #[test]
+    fn a_usage_line_repeats_no_setting() {
+        let arguments = [
+            "context-gateway",
+            "http",
+            "--db-path",
+            "/a.db",
+            "--nonsense",
+        ];
+        let error = Cli::try_read(arguments.map(OsString::from).into()).unwrap_err();
+        let text = error.to_string();
+        assert!(
+            text.contains("Usage: context-gateway http [OPTIONS]\n"),
+            "{text}"
+        );
+        assert!(!text.contains("--db-path"), "{text}");
     }
 
     #[test]
