@@ -118,8 +118,13 @@ fn complain(sentence: &str) {
 
 fn handle(arguments: Vec<OsString>, began: Instant) -> Result<(), String> {
     let cli = Cli::try_read(arguments).map_err(|error| {
+        // Its first paragraph, whose further lines name the arguments or the allowed values.
         let text = error.to_string();
-        text.lines().next().unwrap_or_default().to_owned()
+        let lines = text.lines().map(str::trim);
+        lines
+            .take_while(|line| !line.is_empty())
+            .collect::<Vec<_>>()
+            .join(" ")
     })?;
     let Command::Hook(args) = cli.command else {
         return Err("it was called with another command".to_owned());
@@ -391,4 +396,26 @@ fn service(args: &HookArgs, target: Target, until: Instant) -> Result<Service, S
     let backend = Backend::new(target, args.service.backend.max_message_bytes())?;
     let metadata = args.service.credentials()?.metadata();
     Ok(Service::new(backend, metadata, until))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wrong_command_line_is_one_line_that_names_the_argument() {
+        let failed = |arguments: &[&str]| {
+            let arguments = arguments.iter().map(OsString::from).collect();
+            handle(arguments, Instant::now()).unwrap_err()
+        };
+        assert_eq!(
+            failed(&["context-gateway", "hook", "claude"]),
+            "error: the following required arguments were not provided: <EVENT>"
+        );
+        let wrong = failed(&["context-gateway", "hook", "claude", "Start"]);
+        assert!(
+            wrong.contains("'Start'") && wrong.contains("SessionStart"),
+            "{wrong}"
+        );
+    }
 }
