@@ -82,6 +82,13 @@ pub async fn admit(
     } else {
         next.run(request).await
     };
+    let response = if response.status() == StatusCode::NOT_ACCEPTABLE {
+        // The transport's own words require event streams too, which `accept_both` adds.
+        let sentence = "the client must accept application/json\n";
+        (StatusCode::NOT_ACCEPTABLE, sentence).into_response()
+    } else {
+        response
+    };
     let Some(length) = response.body().size_hint().exact() else {
         // `streams` counts it instead. The MCP server keeps parts of the request, and its lease, until the stream ends.
         lease.leave();

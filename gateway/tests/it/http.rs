@@ -109,12 +109,18 @@ async fn a_client_that_accepts_json_alone_anything_or_nothing_in_particular_is_s
     let mut request = post(LEGACY, &list());
     request.headers_mut().remove("accept");
     assert_eq!(exchange(&router(&setup), request).await.0, StatusCode::OK);
-    let (status, _) = exchange(
+    let (status, said) = exchange(
         &router(&setup),
         with(post(LEGACY, &list()), "accept", "text/html"),
     )
     .await;
-    assert_eq!(status, StatusCode::NOT_ACCEPTABLE);
+    assert_eq!(
+        (status, said),
+        (
+            StatusCode::NOT_ACCEPTABLE,
+            json!("the client must accept application/json\n")
+        )
+    );
 }
 
 #[tokio::test]
