@@ -99,7 +99,6 @@ pub fn app(
     let mut routes = Router::new()
         .route_service("/mcp", service.clone())
         .route_service("/mcp/", service)
-        .layer(from_fn_with_state(origins.clone(), origins::admit))
         .layer(from_fn_with_state(admission, edge::admit));
     if let Some(guarded) = &config.guarded_as {
         let guard = auth::Guard::new(gateway.clone(), guarded.clone());
@@ -111,7 +110,9 @@ pub fn app(
         }
     }
     routes
-        .layer(cors(origins))
+        .layer(cors(origins.clone()))
+        // Outside of CORS, which answers the preflight of any origin with 200.
+        .layer(from_fn_with_state(origins, origins::admit))
         .route("/healthz", get(|| async { "ok\n" }))
         .route(
             "/readyz",

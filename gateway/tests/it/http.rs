@@ -176,6 +176,7 @@ async fn foreign_hosts_and_origins_are_refused_and_configured_ones_served() {
         .oneshot(preflight("https://evil.example"))
         .await
         .unwrap();
+    assert_eq!(refused.status(), StatusCode::FORBIDDEN);
     assert!(
         refused
             .headers()
