@@ -1,8 +1,8 @@
 //! `context-gateway install`: adds the gateway to a client's configuration, or removes it.
 //!
 //! Configuration files belong to their users. Other entries, comments and formatting stay unchanged,
-//! byte for byte. The previous file is saved next to the new one, until the gateway is removed; longer if it is the only
-//! copy of an entry that was replaced. A file that cannot be parsed is not changed.
+//! byte for byte. The previous file is saved next to the new one, until the gateway is removed. An entry that was replaced
+//! comes back then. A file that cannot be parsed is not changed.
 //! Exception: if `claude` is on the PATH, Claude Code's own command changes its file, and no copy is saved.
 
 mod change;

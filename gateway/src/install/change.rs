@@ -17,6 +17,9 @@ pub struct Change<'c> {
     lines: Vec<String>,
 }
 
+/// The sentence that reports that an entry came back.
+const PUT_BACK: &str = "the entry that was there before is in place again";
+
 /// What to do with the saved copy: the file as it was before this program changed it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum CopyAction {
@@ -64,8 +67,9 @@ pub fn add<'c>(file: &'c Path, parts: &[Part]) -> Result<Change<'c>, String> {
 }
 
 /// Plans to remove the parts from the file. If nothing else in the file changed since its copy was saved, the file
-/// becomes equal to the copy, byte for byte. A file that this program created is removed if nothing else is in it. The
-/// copy is removed too, unless it is the only one of another entry of the same name.
+/// becomes equal to the copy, byte for byte. Otherwise only an entry that a part had replaced is taken from the copy. A
+/// file of which no copy was saved is removed if nothing else is in it. The copy is removed too, unless it has an entry
+/// that was not put back.
 ///
 /// # Errors
 /// As for [`add`].
@@ -86,32 +90,48 @@ pub fn remove<'c>(file: &'c Path, parts: &[Part]) -> Result<Change<'c>, String> 
         }
     }
     let has_parts = !found.is_empty();
-    // A copy that has a part was made when this program replaced an entry that it did not know. It is not restored.
-    let has_no_part = |saved: &String| parts.iter().all(|part| part.found(saved) == Ok(None));
-    let saved = file::read_saved(file)?;
-    let is_only_copy = saved
-        .as_ref()
-        .is_some_and(|saved| has_another(parts, saved));
-    if has_parts && is_only_copy {
-        lines.push(format!(
-            "the file as it was before, with another entry, is still {}",
-            file::saved(file).display()
-        ));
-    }
-    let after = match saved.filter(has_no_part) {
+    let mut copy = if has_parts {
+        CopyAction::Remove
+    } else {
+        CopyAction::Leave
+    };
+    let saved = file::read_saved(file)?.filter(|_| has_parts);
+    let after = match saved {
         None if has_parts && is_blank(&after) => None,
-        Some(saved) if becomes(&saved, &found, &ours) => Some(saved),
-        _ => Some(after),
+        None => Some(after),
+        Some(saved) => {
+            let (replaced, others): (Vec<&Part>, Vec<&Part>) =
+                parts.iter().partition(|part| part.replaces_another(&saved));
+            // A copy that has a part of this program was made of a file without a copy. It is not restored.
+            let has_own = others.iter().any(|part| part.found(&saved) != Ok(None));
+            if !has_own && becomes(&saved, &found, &ours) {
+                lines.extend(replaced.first().map(|_| PUT_BACK.to_owned()));
+                Some(saved)
+            } else {
+                for part in replaced {
+                    if let (Ok(Some(_)), Ok(Some(earlier))) =
+                        (part.found(&before), part.found(&saved))
+                    {
+                        after = earlier.add(&after)?;
+                        lines.push(PUT_BACK.to_owned());
+                    } else {
+                        copy = CopyAction::Leave;
+                        lines.push(format!(
+                            "the file as it was before, with another entry, is still {}",
+                            file::saved(file).display()
+                        ));
+                    }
+                }
+                let is_removed = has_own && is_blank(&after);
+                (!is_removed).then_some(after)
+            }
+        }
     };
     Ok(Change {
         file,
         before,
         after,
-        copy: if has_parts && !is_only_copy {
-            CopyAction::Remove
-        } else {
-            CopyAction::Leave
-        },
+        copy,
         lines,
     })
 }
@@ -121,16 +141,12 @@ fn has_another(parts: &[Part], saved: &str) -> bool {
     parts.iter().any(|part| part.replaces_another(saved))
 }
 
-/// Whether `saved` has none of the parts and becomes `other` when they are added.
+/// Whether `saved` becomes `other` when the parts are added.
 fn becomes(saved: &str, parts: &[Part], other: &str) -> bool {
-    let mut text = saved.to_owned();
-    for part in parts {
-        let (Ok(None), Ok(next)) = (part.found(saved), part.add(&text)) else {
-            return false;
-        };
-        text = next;
-    }
-    text == other
+    let added = parts
+        .iter()
+        .try_fold(saved.to_owned(), |text, part| part.add(&text));
+    added.is_ok_and(|text| text == other)
 }
 
 /// Whether a file has nothing in it.

@@ -289,7 +289,7 @@ fn what_was_added_meanwhile_stays() {
 
 /// An entry of this name may be the user's own.
 #[test]
-fn an_entry_that_is_replaced_is_saved() {
+fn an_entry_that_is_replaced_is_saved_and_comes_back() {
     for (client, _, file, servers) in CLIENTS {
         if client == "codex" {
             continue;
@@ -304,11 +304,20 @@ fn an_entry_that_is_replaced_is_saved() {
         install(&home, &[client, "--db-path", "/b.db"]);
         assert_eq!(read(&home, &saved), own, "{client}");
         let said = install(&home, &[client, "--uninstall"]);
-        assert!(said.contains(&saved), "{client}: {said}");
-        assert_eq!(read(&home, &saved), own, "{client}: it is the only copy");
+        assert!(said.contains("in place again"), "{client}: {said}");
+        assert_eq!(read(&home, file), own, "{client}");
+        assert!(!home.path().join(&saved).exists(), "{client}");
+
+        // The user changed something else meanwhile.
         install(&home, &[client]);
+        let mut changed: Value = serde_json::from_str(&read(&home, file)).unwrap();
+        changed["theme"] = json!("dark");
+        write(&home, file, &changed.to_string());
         install(&home, &[client, "--uninstall"]);
-        assert_eq!(read(&home, &saved), own, "{client}");
+        let left: Value = serde_json::from_str(&read(&home, file)).unwrap();
+        let expected = json!({servers: {"context": {"command": "mine"}}, "theme": "dark"});
+        assert_eq!(left, expected, "{client}");
+        assert!(!home.path().join(&saved).exists(), "{client}");
     }
 }
 
