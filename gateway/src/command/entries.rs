@@ -26,7 +26,7 @@ pub struct AddArgs {
     /// A tag; repeat it for several
     #[arg(long = "tag", value_name = "TAG")]
     pub tags: Vec<String>,
-    /// Metadata: key=text, or key:=JSON; repeat it for several
+    /// Metadata: key=text, or key:=JSON; repeat it for several. A dot is a part of the key
     #[arg(short, long = "metadata", value_name = "KEY=TEXT", value_parser = input::field)]
     pub metadata: Vec<Field>,
     /// The options that all commands have.
@@ -172,7 +172,7 @@ pub struct EditArgs {
     /// Metadata to set: key=text, or key:=JSON; repeat it for several. Other keys stay
     #[arg(short, long = "metadata", value_name = "KEY=TEXT", value_parser = input::field)]
     pub metadata: Vec<Field>,
-    /// A metadata key to remove; repeat it for several
+    /// A metadata key to remove, which the entry must have; repeat it for several. A dot is a part of the key
     #[arg(long = "unset", value_name = "KEY")]
     pub unset: Vec<String>,
     /// The version that you read (`show` prints it): if the entry has changed since, nothing is changed
@@ -186,9 +186,11 @@ pub struct EditArgs {
 /// Changes an entry.
 ///
 /// # Errors
-/// There is nothing to change, arguments that contradict each other, the service's error, or why there was no response.
+/// There is nothing to change, arguments that contradict each other, a key to remove that does not exist, the service's
+/// error, or why there was no response.
 pub async fn edit(args: EditArgs) -> Result<(), Failure> {
     let session = Session::open(&args.common)?;
+    let unset = args.unset.clone();
     let patch = input::patch(args.metadata, args.unset)?;
     let max_bytes = args.common.service.backend.max_message_bytes();
     let new_text = match args.text {
@@ -200,6 +202,9 @@ pub async fn edit(args: EditArgs) -> Result<(), Failure> {
     } else {
         input::list(args.tags)
     };
+    if !unset.is_empty() {
+        check_unset(&session, args.id, &unset).await?;
+    }
     let request = json!({
         "context_id": args.id,
         "text": new_text,
@@ -214,6 +219,28 @@ pub async fn edit(args: EditArgs) -> Result<(), Failure> {
             reply["context_id"], reply["version"]
         )
     })
+}
+
+/// Refuses keys that the entry's metadata does not have. The merge patch of the service ignores them.
+async fn check_unset(session: &Session, id: i64, unset: &[String]) -> Result<(), Failure> {
+    let request = json!({"context_ids": [id], "include_images": false});
+    let reply = session.call(Operation::GetContextByIds, request).await?;
+    // The update reports an entry that does not exist.
+    let Some(metadata) = reply["result"][0]["metadata"].as_object() else {
+        return Ok(());
+    };
+    let missing: Vec<String> = unset
+        .iter()
+        .filter(|key| !metadata.contains_key(key.as_str()))
+        .map(|key| format!("`{key}`"))
+        .collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    Err(Failure::Incomplete(format!(
+        "the metadata of entry {id} does not have the key {}; nothing was changed",
+        missing.join(", ")
+    )))
 }
 
 /// The arguments of `delete`.

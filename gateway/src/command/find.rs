@@ -21,7 +21,8 @@ pub struct Filters {
     /// Only entries with this tag; repeat it for entries with any of several
     #[arg(long = "tag", value_name = "TAG")]
     pub tags: Vec<String>,
-    /// Only entries with this metadata: key=text, or key:=JSON; repeat it for several
+    /// Only entries with this metadata: key=text, or key:=JSON; repeat it for several. `a.b` is the field b of the
+    /// object a
     #[arg(short, long = "metadata", value_name = "KEY=TEXT", value_parser = input::field)]
     pub metadata: Vec<Field>,
     /// Only entries stored at or after this date or time: 2026-01-31, 2026-01-31T10:00:00Z

@@ -238,6 +238,15 @@ async fn an_entry_is_changed_unless_it_changed_meanwhile_and_deleted_with_yes() 
         (&entry["text_content"], &entry["metadata"], &entry["tags"]),
         (&json!("new"), &json!({"b": "2", "c": true}), &json!(["x"]))
     );
+    let missing = run(&home, &["edit", "1", "--unset", "b", "--unset", "o.q"]);
+    assert_eq!(missing.code, Some(1));
+    assert!(
+        missing
+            .sentence()
+            .contains("the key `o.q`; nothing was changed"),
+        "{}",
+        missing.stderr
+    );
     let late = run(
         &home,
         &["edit", "1", "--no-tags", "--expected-version", "1"],
