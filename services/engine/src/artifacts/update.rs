@@ -16,6 +16,7 @@ const MAX_EMBEDDED_ATTEMPTS: u32 = 3;
 
 impl Artifacts {
     /// Changes an artifact. A different title, content or metadata creates a new version.
+    /// The reply has no content if the request says so, or without `read`.
     ///
     /// # Errors
     /// `INVALID_ARGUMENT` naming each bad field; `ARTIFACT_NOT_FOUND`; `VERSION_MISMATCH`; `PATH_TAKEN`;
@@ -31,7 +32,9 @@ impl Artifacts {
         let options = self
             .writes
             .options(caller, "update_artifact", &request, &write)?;
-        let returns_content = request.return_content.unwrap_or(true);
+        // A caller that may not read gets no stored content from its own update either.
+        let may_read = caller.require(Operation::GetArtifact).is_ok();
+        let returns_content = may_read && request.return_content.unwrap_or(true);
         let update = validated(request)?;
         let path = path_bytes(update.path.as_ref().and_then(PathChange::path));
         let usage = Usage {
