@@ -209,8 +209,7 @@ async fn tags_and_paths_count_towards_the_quota() {
             .send()
             .await;
         assert!(refused(&reply, "would add 40000"), "{}", reply.body);
-        // A title of 4 bytes, a content of 6, and empty metadata of 2.
-        let artifact = json!({"content": "# Plan", "path": "p".repeat(1000)});
+        let artifact = json!({"content": "# Plan", "path": "p"});
         let fits = service.post("/v1/artifacts", artifact).send().await;
         assert_eq!(fits.status, StatusCode::CREATED, "{}", fits.body);
         let long = "😀".repeat(1000);
@@ -219,7 +218,11 @@ async fn tags_and_paths_count_towards_the_quota() {
             let artifact = json!({"content": "# Plan", "path": format!("{i}{long}")});
             last = service.post("/v1/artifacts", artifact).send().await;
         }
+        // A title of 4 bytes, a content of 6, empty metadata of 2, and a path.
         assert!(refused(&last, "would add 4013"), "{}", last.body);
+        let to = json!({"path": "p", "to": long});
+        let moved = service.post("/v1/artifacts/move", to).send().await;
+        assert!(refused(&moved, "would add 3999"), "{}", moved.body);
     }
 }
 
