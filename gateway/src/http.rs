@@ -3,6 +3,7 @@
 mod auth;
 mod edge;
 mod held;
+mod hosts;
 mod origins;
 mod serve;
 mod streams;
@@ -16,6 +17,7 @@ use axum::extract::State;
 use axum::http::{HeaderName, Method, StatusCode, header};
 use axum::middleware::from_fn_with_state;
 use axum::routing::get;
+use context_edge::host::AllowedHosts;
 use rmcp::transport::streamable_http_server::session::never::NeverSessionManager;
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
 use tokio_util::sync::CancellationToken;
@@ -35,8 +37,7 @@ pub use serve::{ConnectionLimits, serve};
 pub struct HttpConfig {
     /// The address to listen on.
     pub listen: SocketAddr,
-    /// Host names by which clients reach this server, besides the loopback names and the listen
-    /// address.
+    /// Host names by which clients reach this server, besides loopback names and IP addresses.
     pub allowed_hosts: Vec<String>,
     /// Browser origins that may call, besides this server's own loopback origins, as [`AllowedOrigin`] reads them.
     pub allowed_origins: Vec<String>,
@@ -48,15 +49,6 @@ pub struct HttpConfig {
 }
 
 impl HttpConfig {
-    fn hosts(&self) -> Vec<String> {
-        let mut hosts: Vec<String> = ["localhost", "127.0.0.1", "::1"].map(String::from).into();
-        if !self.listen.ip().is_unspecified() {
-            hosts.push(self.listen.ip().to_string());
-        }
-        hosts.extend(self.allowed_hosts.iter().cloned());
-        hosts
-    }
-
     fn origins(&self) -> Origins {
         let port = self.listen.port();
         let mut origins: Vec<String> = ["localhost", "127.0.0.1", "[::1]"]
@@ -88,12 +80,13 @@ pub fn app(
             .with_legacy_session_mode(false)
             .with_json_response(true)
             .with_sse_retry(None)
-            .with_allowed_hosts(config.hosts())
-            // `origins::admit` checks them, with the comparison that CORS uses.
+            // `hosts::admit` and `origins::admit` check them, on every path.
+            .disable_allowed_hosts()
             .disable_allowed_origins()
             .with_max_request_body_bytes(config.max_message_bytes)
             .with_cancellation_token(stop),
     );
+    let hosts = Arc::new(AllowedHosts::new(&config.allowed_hosts));
     let origins = config.origins();
     let admission = edge::Admission::new(budget, config.max_message_bytes);
     let mut routes = Router::new()
@@ -111,13 +104,14 @@ pub fn app(
     }
     routes
         .layer(cors(origins.clone()))
-        // Outside of CORS, which answers the preflight of any origin with 200.
-        .layer(from_fn_with_state(origins, origins::admit))
         .route("/healthz", get(|| async { "ok\n" }))
         .route(
             "/readyz",
             get(ready).layer(ConcurrencyLimitLayer::new(MAX_PROBES)),
         )
+        // Outside of CORS, which answers the preflight of any origin with 200.
+        .layer(from_fn_with_state(origins, origins::admit))
+        .layer(from_fn_with_state(hosts, hosts::admit))
         .layer(CatchPanicLayer::new())
         .with_state(gateway)
 }

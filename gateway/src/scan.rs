@@ -20,6 +20,8 @@ pub struct Scan {
     max_bytes: usize,
     bytes: usize,
     values: usize,
+    /// Whether the message or the innermost list or object has begun and has no value yet.
+    expects_first: bool,
     depth: usize,
     in_string: bool,
     escaped: bool,
@@ -42,6 +44,7 @@ impl Scan {
     pub fn new(max_bytes: usize) -> Self {
         Self {
             max_bytes,
+            expects_first: true,
             ..Self::default()
         }
     }
@@ -95,10 +98,16 @@ impl Scan {
             }
             _ => self.end_number(),
         }
-        match byte {
-            b'{' | b'[' => {
+        if self.expects_first && !byte.is_ascii_whitespace() {
+            self.expects_first = false;
+            if !matches!(byte, b'}' | b']') {
                 self.is_array |= self.values == 0 && byte == b'[';
                 self.values += 1;
+            }
+        }
+        match byte {
+            b'{' | b'[' => {
+                self.expects_first = true;
                 self.depth += 1;
                 self.expects_key = self.depth == 1 && byte == b'{';
             }
@@ -167,7 +176,7 @@ impl Scan {
         self.number.clear();
     }
 
-    /// Number of values so far.
+    /// Number of values so far. Each counts once, a list or an object like any other.
     #[must_use]
     pub fn values(&self) -> usize {
         self.values
@@ -280,6 +289,24 @@ mod tests {
             );
         }
         assert!(scan(r#"{"n":-9223372036854775809}"#).refusal().is_some());
+    }
+
+    #[test]
+    fn each_value_counts_once() {
+        for (text, values) in [
+            ("", 0),
+            ("5", 1),
+            ("[]", 1),
+            (" { } ", 1),
+            ("[[ ], {}]", 3),
+            ("[1, 2]", 3),
+            (r#"{"a": {}, "b": [{"c": 1}, "[,{"]}"#, 6),
+        ] {
+            assert_eq!(scan(text).values(), values, "{text}");
+        }
+        let empty = |count: usize| format!("[{}{{}}]", "{},".repeat(count - 1));
+        assert_eq!(scan(&empty(MAX_VALUES - 1)).refusal(), None);
+        assert!(scan(&empty(MAX_VALUES)).refusal().is_some());
     }
 
     #[test]

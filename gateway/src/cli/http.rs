@@ -17,8 +17,8 @@ pub struct HttpArgs {
     /// Address to listen on
     #[arg(long, env = "GATEWAY_LISTEN", default_value = "127.0.0.1:7421", value_parser = socket_address)]
     pub listen: SocketAddr,
-    /// Host names besides the loopback ones by which clients reach this server; comma-separated,
-    /// host or host:port
+    /// Host names besides loopback names and IP addresses by which clients reach this server;
+    /// comma-separated, host or host:port
     #[arg(long, env = "GATEWAY_ALLOWED_HOSTS", hide_env_values = true, value_parser = expanded)]
     pub allowed_hosts: Vec<String>,
     /// Browser origins that may call, comma-separated: https://app.example:443, or :* for any port

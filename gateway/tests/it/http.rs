@@ -130,6 +130,7 @@ async fn foreign_hosts_and_origins_are_refused_and_configured_ones_served() {
     for (name, value, expected) in [
         ("host", "localhost:7421", StatusCode::OK),
         ("host", "gateway.example", StatusCode::OK),
+        ("host", "192.0.2.7:7421", StatusCode::OK),
         ("host", "evil.example", StatusCode::FORBIDDEN),
         ("origin", "http://localhost:7421", StatusCode::OK),
         ("origin", "https://app.example", StatusCode::OK),
@@ -183,6 +184,40 @@ async fn foreign_hosts_and_origins_are_refused_and_configured_ones_served() {
             .get("access-control-allow-origin")
             .is_none()
     );
+}
+
+#[tokio::test]
+async fn foreign_hosts_and_origins_are_refused_on_every_path_and_without_a_key() {
+    let setup = setup(Credentials::Callers);
+    let router = guarded(&setup, budget());
+    for (path, expected) in [
+        ("/healthz", StatusCode::OK),
+        ("/readyz", StatusCode::OK),
+        ("/.well-known/oauth-protected-resource/mcp", StatusCode::OK),
+        ("/mcp", StatusCode::UNAUTHORIZED),
+    ] {
+        for (host, origin, expected) in [
+            ("localhost:7421", "http://localhost:7421", expected),
+            (
+                "evil.example",
+                "http://localhost:7421",
+                StatusCode::FORBIDDEN,
+            ),
+            (
+                "localhost:7421",
+                "http://evil.example",
+                StatusCode::FORBIDDEN,
+            ),
+        ] {
+            let request = Request::get(path)
+                .header("host", host)
+                .header("origin", origin)
+                .body(Body::empty())
+                .unwrap();
+            let (status, _) = exchange(&router, request).await;
+            assert_eq!(status, expected, "{path} {host} {origin}");
+        }
+    }
 }
 
 #[tokio::test]
@@ -288,7 +323,7 @@ async fn health_says_alive_always_and_ready_only_with_the_service() {
     let router = router(&setup);
     let get = |path: &str| {
         Request::get(path)
-            .header("host", "probe")
+            .header("host", "192.0.2.7:7421")
             .body(Body::empty())
             .unwrap()
     };

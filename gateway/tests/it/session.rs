@@ -7,6 +7,7 @@ use axum::body::Body;
 use axum::http::{Request, StatusCode};
 use context_gateway::http::{HttpConfig, app};
 use context_gateway::memory::{BYTES_PER_BYTE, BYTES_PER_VALUE, Budget};
+use context_gateway::scan::Scan;
 use serde_json::{Value, json};
 use tokio::io::{
     AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, DuplexStream, Lines, ReadHalf, WriteHalf,
@@ -66,8 +67,9 @@ pub fn budget() -> std::sync::Arc<Budget> {
 
 /// The memory that the gateway counts for a request over HTTP with this body.
 pub fn memory_of(body: &str) -> usize {
-    let values = body.matches(['{', '[', ',']).count();
-    body.len() * BYTES_PER_BYTE + values * BYTES_PER_VALUE
+    let mut scan = Scan::new(usize::MAX);
+    scan.feed(body.as_bytes());
+    body.len() * BYTES_PER_BYTE + scan.values() * BYTES_PER_VALUE
 }
 
 /// Requests that the gateway cannot read, and the code of the error that each must get. Their id is `ID`.

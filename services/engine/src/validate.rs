@@ -16,15 +16,36 @@ pub(crate) fn in_range(
     violations: &mut Violations,
 ) -> i64 {
     if !range.contains(&value) {
-        let (min, max) = (range.start(), range.end());
-        let allowed = if *max == i64::MAX {
-            format!("the minimum is {min}")
-        } else {
-            format!("the allowed range is {min} to {max}")
-        };
+        let allowed = allowed(range);
         violations.push(field, format!("`{field}` is {value}; {allowed}"));
     }
     value
+}
+
+/// Like [`in_range`], for a required number from 1. A missing one is 0, in JSON as in protobuf, so one violation reports
+/// both.
+pub(crate) fn required(
+    value: i64,
+    range: &RangeInclusive<i64>,
+    field: &str,
+    violations: &mut Violations,
+) -> i64 {
+    if value == 0 {
+        let allowed = allowed(range);
+        let sentence = format!("`{field}` is required, but is missing or 0; {allowed}");
+        violations.push(field, sentence);
+        return value;
+    }
+    in_range(value, range, field, violations)
+}
+
+fn allowed(range: &RangeInclusive<i64>) -> String {
+    let (min, max) = (range.start(), range.end());
+    if *max == i64::MAX {
+        format!("the minimum is {min}")
+    } else {
+        format!("the allowed range is {min} to {max}")
+    }
 }
 
 /// The validated `min_relevance` of a search.
@@ -215,7 +236,7 @@ pub(crate) fn update(
         expected_version,
     } = request;
     let mut violations = Violations::default();
-    let id = in_range(
+    let id = required(
         context_id,
         &(1..=Limits::MAX_ID),
         "context_id",
@@ -290,5 +311,20 @@ mod tests {
             violations.finish(()).unwrap_err().message,
             "`context_ids` has 4 ids; the allowed range is 1 to 3"
         );
+    }
+
+    #[test]
+    fn a_required_number_that_is_missing_is_named_as_required() {
+        for (value, message) in [
+            (
+                0,
+                "`context_id` is required, but is missing or 0; the allowed range is 1 to 9",
+            ),
+            (-1, "`context_id` is -1; the allowed range is 1 to 9"),
+        ] {
+            let mut violations = Violations::default();
+            required(value, &(1..=9), "context_id", &mut violations);
+            assert_eq!(violations.finish(()).unwrap_err().message, message);
+        }
     }
 }

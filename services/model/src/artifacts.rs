@@ -337,7 +337,7 @@ pub struct UpdateArtifactReply {
     pub id: String,
     /// Its title, given or generated.
     pub title: String,
-    /// Its content; absent if `return_content` is false.
+    /// Its content; absent if `return_content` is false, or without the scope `read`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub content: Option<String>,
     /// Its metadata.

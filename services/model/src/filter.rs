@@ -155,10 +155,10 @@ impl Filter {
 fn parse_date(
     field: &str,
     text: &str,
-    end_of_day: bool,
+    is_end: bool,
     violations: &mut Violations,
 ) -> Option<Timestamp> {
-    Timestamp::parse(text, end_of_day)
+    Timestamp::parse(text, is_end)
         .map_err(|rule| {
             violations.push(
                 field,

@@ -22,11 +22,12 @@ impl Timestamp {
 
     /// Parses the four documented forms: date, date-time without offset (taken as UTC), date-time with `Z`, date-time
     /// with an offset. It also accepts a space instead of the `T`, and the other date-times of ISO 8601. A date alone
-    /// means its first moment, or with `end_of_day` its last.
+    /// means its first moment, or with `is_end` its last. Digits beyond microseconds are rounded up, or with `is_end`
+    /// down, so that nothing outside of the bounds lies between them.
     ///
     /// # Errors
     /// A sentence without the field's name, if the text is no such date.
-    pub fn parse(text: &str, end_of_day: bool) -> Result<Self, &'static str> {
+    pub fn parse(text: &str, is_end: bool) -> Result<Self, &'static str> {
         const FORMS: &str = "must be an ISO 8601 date or date-time: 2025-11-29, 2025-11-29T10:00:00, 2025-11-29T10:00:00Z or 2025-11-29T10:00:00+02:00";
         let text = text.trim();
         if !text.is_ascii() || text.len() > 40 {
@@ -34,12 +35,13 @@ impl Timestamp {
         }
         if text.len() == 10 {
             let date = parse_date(text).ok_or(FORMS)?;
-            let time = if end_of_day {
+            let time = if is_end {
                 Time::from_hms_micro(23, 59, 59, 999_999).map_err(|_| FORMS)?
             } else {
                 Time::MIDNIGHT
             };
-            return Self::from_moment(PrimitiveDateTime::new(date, time).assume_utc()).ok_or(FORMS);
+            let moment = PrimitiveDateTime::new(date, time).assume_utc();
+            return Self::from_moment(moment, is_end).ok_or(FORMS);
         }
         // RFC 3339 requires an offset; a space instead of `T` is common in scripts.
         let mut owned = text.replacen(' ', "T", 1);
@@ -63,12 +65,13 @@ impl Timestamp {
         if moment.offset().whole_hours().unsigned_abs() > 23 {
             return Err(FORMS);
         }
-        Self::from_moment(moment).ok_or(FORMS)
+        Self::from_moment(moment, is_end).ok_or(FORMS)
     }
 
     /// `None` outside [`RANGE`]. An offset can move a moment beyond the year 9999, where `to_offset` would panic.
-    fn from_moment(moment: OffsetDateTime) -> Option<Self> {
-        let micros = i64::try_from(moment.unix_timestamp_nanos().div_euclid(1000)).ok()?;
+    fn from_moment(moment: OffsetDateTime, is_end: bool) -> Option<Self> {
+        let nanos = moment.unix_timestamp_nanos() + if is_end { 0 } else { 999 };
+        let micros = i64::try_from(nanos.div_euclid(1000)).ok()?;
         RANGE.contains(&micros).then_some(Self(micros))
     }
 }
@@ -185,8 +188,23 @@ mod tests {
             ),
             (
                 "2025-11-29T10:00:00.1234567Z",
-                false,
+                true,
                 "2025-11-29T10:00:00.123456Z",
+            ),
+            (
+                "2025-11-29T10:00:00.1234567Z",
+                false,
+                "2025-11-29T10:00:00.123457Z",
+            ),
+            (
+                "1969-12-31T23:59:59.9999991Z",
+                true,
+                "1969-12-31T23:59:59.999999Z",
+            ),
+            (
+                "1969-12-31T23:59:59.9999991Z",
+                false,
+                "1970-01-01T00:00:00.000000Z",
             ),
             (
                 "2025-11-29T10:00:00-23:59",

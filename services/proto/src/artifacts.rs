@@ -354,7 +354,7 @@ impl TryFrom<pb::UpdateArtifactResponse> for UpdateArtifactReply {
         Ok(Self {
             id,
             title,
-            // Content is never blank. It is empty only if the request set `return_content` to false.
+            // Content is never blank. It is empty only if the service left it out.
             content: Some(content).filter(|content| !content.is_empty()),
             metadata,
             path,

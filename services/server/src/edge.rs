@@ -11,6 +11,7 @@ use axum::body::Body;
 use axum::extract::{MatchedPath, Request, State};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
+use context_edge::host::AllowedHosts;
 use context_model::{Error, Operation, Resource, Result};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, header};
 
@@ -19,7 +20,6 @@ use crate::app::App;
 use crate::authenticate::authenticate;
 use crate::body::Held;
 use crate::cross_site::CrossSite;
-use crate::host::AllowedHosts;
 use crate::logging;
 use crate::memory::{Lease, Payer};
 use crate::origin::{Origin, Peer};

@@ -39,7 +39,6 @@ mod error_codes;
 mod fetch_model;
 pub mod follow;
 mod grpc;
-mod host;
 mod json_body;
 mod json_values;
 mod languages;

@@ -78,7 +78,7 @@ impl Reading for Statistics {
 }
 
 /// Reads the owner's usage: entries, artifacts and bytes. It loads neither long texts nor images, because
-/// `octet_length` reads only their stored length. Metadata is loaded.
+/// `octet_length` reads only their stored length. Metadata and tags are loaded.
 pub(crate) struct CountUsage;
 
 impl Reading for CountUsage {
@@ -107,16 +107,17 @@ impl Reading for CountUsage {
         // Raw SQL: the sums are numeric and need a cast. JSON needs a cast before it can be measured.
         const SQL: &str = "SELECT o.revision, o.entry_count AS entries, \
              (SELECT count(*) FROM context.artifacts AS a WHERE a.owner_id = ?) AS artifacts, \
-             ((SELECT coalesce(sum(octet_length(e.text) + octet_length(e.metadata::text)), 0) FROM context.entries AS e \
-               WHERE e.owner_id = ?) \
+             ((SELECT coalesce(sum(octet_length(e.text) + octet_length(e.metadata::text) + octet_length(array_to_string(e.tags, ''))), 0) \
+               FROM context.entries AS e WHERE e.owner_id = ?) \
               + (SELECT coalesce(sum(octet_length(i.data) + coalesce(octet_length(i.metadata::text), 0)), 0) FROM context.images AS i WHERE i.owner_id = ?) \
               + (SELECT coalesce(sum(octet_length(v.title) + octet_length(v.content) + octet_length(v.metadata::text)), 0) \
                  FROM context.artifact_versions AS v WHERE v.owner_id = ?) \
+              + (SELECT coalesce(sum(octet_length(p.path)), 0) FROM context.artifacts AS p WHERE p.owner_id = ?) \
               + (SELECT coalesce(sum(octet_length(k.key) + octet_length(k.outcome) + ?), 0) FROM context.idempotency AS k \
                  WHERE k.owner_id = ?))::bigint AS bytes \
              FROM context.owners AS o WHERE o.owner_id = ?";
-        let mut binds: Vec<Bind<'_>> = (0..6).map(|_| Bind::text(owner.as_str())).collect();
-        binds.insert(4, Bind::Int(Idempotency::OVERHEAD_BYTES));
+        let mut binds: Vec<Bind<'_>> = (0..7).map(|_| Bind::text(owner.as_str())).collect();
+        binds.insert(5, Bind::Int(Idempotency::OVERHEAD_BYTES));
         let rows: Vec<Row> = sql::query(conn, Fragment::prepared(SQL, binds)).await?;
         let number = |n: i64| u64::try_from(n).unwrap_or(0);
         Ok(rows.first().map(|row| {
@@ -162,7 +163,8 @@ impl Reading for StatisticsWithin {
     ) -> Result<Option<(i64, StoreStatistics)>, Failure> {
         // Raw SQL for the CTE, which reads the entries only once.
         let select = fragment!(
-            "WITH reached AS (SELECT id, source, image_count, tags, octet_length(text) + octet_length(metadata::text) AS bytes \
+            "WITH reached AS (SELECT id, source, image_count, tags, \
+             octet_length(text) + octet_length(metadata::text) + octet_length(array_to_string(tags, '')) AS bytes \
              FROM context.entries WHERE owner_id = ? AND {within}) \
              SELECT o.revision, counts.* FROM context.owners AS o CROSS JOIN \
              (SELECT count(*) AS entry_count, count(*) FILTER (WHERE source = 'user') AS user_count, \

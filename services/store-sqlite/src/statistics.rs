@@ -76,18 +76,21 @@ pub(crate) fn within(
         .bind(Bind::Int(number))
         .push(" AND ")
         .append(filter::within("thread_id", threads));
+    select
+        .push(
+            "), tagged AS (\
+             SELECT count(DISTINCT tag) AS tags, coalesce(sum(octet_length(tag)), 0) AS bytes \
+             FROM entry_tags WHERE owner = ",
+        )
+        .bind(Bind::Int(number))
+        .push(" AND row_id IN (SELECT row_id FROM reached)) ");
     select.push(
-        ") SELECT count(*) AS entries, \
+        "SELECT count(*) AS entries, \
              coalesce(sum(source = 'user'), 0) AS users, \
              coalesce(sum(image_count > 0), 0) AS multimodal, \
              coalesce(sum(image_count), 0) AS images, \
-             (SELECT count(DISTINCT tag) FROM entry_tags WHERE owner = ",
-    );
-    select
-        .bind(Bind::Int(number))
-        .push(" AND row_id IN (SELECT row_id FROM reached)) AS tags, ");
-    select.push(
-        "coalesce(sum(bytes), 0) + (SELECT coalesce(sum(octet_length(data) + coalesce(octet_length(metadata), 0)), 0) FROM images WHERE owner = ",
+             (SELECT tags FROM tagged) AS tags, \
+             coalesce(sum(bytes), 0) + (SELECT bytes FROM tagged) + (SELECT coalesce(sum(octet_length(data) + coalesce(octet_length(metadata), 0)), 0) FROM images WHERE owner = ",
     );
     select.bind(Bind::Int(number)).push(
         " AND row_id IN (SELECT row_id FROM reached WHERE image_count > 0)) AS bytes FROM reached",
@@ -147,12 +150,17 @@ pub(crate) fn usage(conn: &mut SqliteConnection, owner: &Owner) -> Result<Usage,
     );
     select
         .bind(Bind::Int(owner.owner))
+        .push(") + (SELECT coalesce(sum(octet_length(tag) * entries), 0) FROM tag_counts WHERE owner = ")
+        .bind(Bind::Int(owner.owner))
         .push(") + (SELECT coalesce(sum(octet_length(data) + coalesce(octet_length(metadata), 0)), 0) FROM images WHERE owner = ");
     select.bind(Bind::Int(owner.owner));
     select
         .push(") + (SELECT coalesce(sum(octet_length(title) + octet_length(content) + octet_length(metadata)), 0) \
             FROM artifact_versions ");
     select.push("WHERE owner = ").bind(Bind::Int(owner.owner));
+    select
+        .push(") + (SELECT coalesce(sum(octet_length(path)), 0) FROM artifacts WHERE owner = ")
+        .bind(Bind::Int(owner.owner));
     select
         .push(") + (SELECT coalesce(sum(octet_length(key) + octet_length(outcome) + ")
         .bind(Bind::Int(Idempotency::OVERHEAD_BYTES));

@@ -209,8 +209,8 @@ pub struct Usage {
     pub entries: u64,
     /// Number of artifacts.
     pub artifacts: u64,
-    /// Bytes of texts, metadata, images and all versions of artifacts, as given by callers, plus the stored outcomes of
-    /// requests with an idempotency key.
+    /// Bytes of texts, metadata, tags, images, all versions of artifacts and the artifacts' paths, as given by callers,
+    /// plus the stored outcomes of requests with an idempotency key.
     pub bytes: u64,
 }
 
@@ -229,8 +229,8 @@ pub struct StoreStatistics {
     pub unique_tags: i64,
     /// Number of entries in the full-text index.
     pub indexed_entries: i64,
-    /// Size of the database on disk, in bytes. In statistics of a set of threads: the bytes of the texts, metadata and
-    /// images of their entries.
+    /// Size of the database on disk, in bytes. In statistics of a set of threads: the bytes of the texts, metadata, tags
+    /// and images of their entries.
     pub database_bytes: u64,
     /// Use of the connections.
     pub connections: ConnectionMetrics,

@@ -1,7 +1,7 @@
 //! Statistics: counts of an owner's entries, images and tags, and the size of the database.
 
 use context_model::{
-    ArtifactId, ContentTypeCounts, Metadata, NewArtifact, SourceCounts, ThreadSet,
+    ArtifactId, ArtifactPath, ContentTypeCounts, Metadata, NewArtifact, SourceCounts, ThreadSet,
 };
 use context_store::{ArtifactRestore, OwnerId, Store, StoreStatistics, Usage};
 use serde_json::json;
@@ -95,7 +95,7 @@ async fn counts_follow_every_operation(store: &dyn Store) {
 }
 behaviour!(counts_follow_every_operation(store));
 
-/// The size is that of the texts, metadata and images of the entries in these threads. The revision is the owner's.
+/// The size is that of the texts, metadata, tags and images of the entries in these threads. The revision is the owner's.
 async fn statistics_of_some_threads_count_only_their_entries(store: &dyn Store) {
     let within = async |patterns: &[&str]| {
         let patterns: Vec<String> = patterns.iter().map(ToString::to_string).collect();
@@ -144,11 +144,11 @@ async fn statistics_of_some_threads_count_only_their_entries(store: &dyn Store) 
         .thread("a")
         .store_for(store, &OwnerId::new("other"), 3)
         .await;
-    // A text of 2 bytes, and metadata of 7.
-    assert_eq!(within(&["a"]).await, (1, 0, 0, 0, 2, 9, 3));
-    // A text of 2 bytes, empty metadata of 2, and images of 3.
-    assert_eq!(within(&["ab"]).await, (1, 1, 1, 2, 1, 7, 3));
-    assert_eq!(within(&["a*"]).await, (2, 1, 1, 2, 2, 16, 3));
+    // A text of 2 bytes, metadata of 7, and tags of 2.
+    assert_eq!(within(&["a"]).await, (1, 0, 0, 0, 2, 11, 3));
+    // A text of 2 bytes, empty metadata of 2, a tag of 1, and images of 3.
+    assert_eq!(within(&["ab"]).await, (1, 1, 1, 2, 1, 8, 3));
+    assert_eq!(within(&["a*"]).await, (2, 1, 1, 2, 2, 19, 3));
     assert_eq!(within(&["c", "d*"]).await, (0, 0, 0, 0, 0, 0, 3));
 }
 behaviour!(statistics_of_some_threads_count_only_their_entries(store));
@@ -159,11 +159,13 @@ async fn the_usage_follows_every_operation(store: &dyn Store) {
     assert_eq!(usage().await, Usage::default());
     let id = entry("ä")
         .metadata(json!({"k": 1}))
+        .tags(&["x", "ü"])
         .images(&[b"123"])
         .store(store, 0)
         .await
         .id;
     entry("theirs")
+        .tags(&["x"])
         .store_for(store, &OwnerId::new("other"), 0)
         .await;
     let of = |entries, artifacts, bytes| Usage {
@@ -171,18 +173,23 @@ async fn the_usage_follows_every_operation(store: &dyn Store) {
         artifacts,
         bytes,
     };
-    // A text of 2 bytes, metadata of 7, and an image of 3.
-    assert_eq!(usage().await, of(1, 0, 12));
+    // A text of 2 bytes, metadata of 7, tags of 3, and an image of 3.
+    assert_eq!(usage().await, of(1, 0, 15));
     update(id)
         .text("abcd")
+        .tags(&["ü"])
         .images(&[])
         .apply(store, 1)
         .await
         .expect("updated");
-    assert_eq!(usage().await, of(1, 0, 11));
+    assert_eq!(usage().await, of(1, 0, 13));
+    let tagged = entry("b").tags(&["ü"]).store(store, 1).await.id;
+    // A text of 1 byte, empty metadata of 2, and a tag of 2, which counts once for each entry.
+    assert_eq!(usage().await, of(2, 0, 18));
+    delete_ids(store, &[tagged]).await;
     let artifact = ArtifactId::parse("00000000-0000-7000-8000-000000000001").expect("an id");
     let new = NewArtifact {
-        path: None,
+        path: Some(ArtifactPath::from_stored("é/p".to_owned())),
         title: Some("tü".to_owned()),
         content: "content".to_owned(),
         metadata: Metadata::default(),
@@ -192,8 +199,8 @@ async fn the_usage_follows_every_operation(store: &dyn Store) {
         .create_artifact(&me(), artifact, new, options(2))
         .await;
     created.expect("created");
-    // A title of 3 bytes, a content of 7, and empty metadata of 2.
-    assert_eq!(usage().await, of(1, 1, 23));
+    // A title of 3 bytes, a content of 7, empty metadata of 2, and a path of 4.
+    assert_eq!(usage().await, of(1, 1, 29));
     let restore = ArtifactRestore {
         id: artifact,
         version: 1,
@@ -201,7 +208,8 @@ async fn the_usage_follows_every_operation(store: &dyn Store) {
     };
     let restored = artifacts.restore_artifact(&me(), restore, options(3)).await;
     restored.expect("restored");
-    assert_eq!(usage().await, of(1, 1, 35));
+    // The path belongs to the artifact, not to its versions.
+    assert_eq!(usage().await, of(1, 1, 41));
     let deleted = artifacts.delete_artifact(&me(), artifact, options(4)).await;
     deleted.expect("deleted");
     delete_ids(store, &[id]).await;

@@ -26,7 +26,7 @@ pub use authenticator::{Authenticated, Authenticator};
 pub use caller::{AUTHENTICATION_REQUIRED, Caller, Reach};
 pub use operator::{AUDIT_LINES, Admin, ValidKey};
 pub use quota::Quotas;
-pub(crate) use quota::{Admitted, stored_bytes, version_bytes};
+pub(crate) use quota::{Admitted, path_bytes, stored_bytes, version_bytes};
 pub use rate::Rate;
 pub use tokens::{TokenRules, Tokens, issuer_prefix};
 pub use write::WriteContext;

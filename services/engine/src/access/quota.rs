@@ -11,7 +11,9 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use context_model::{Error, JsonObject, Metadata, NewImage, Reason, Result, Timestamp};
+use context_model::{
+    ArtifactPath, Error, JsonObject, Metadata, NewImage, Reason, Result, Tags, Timestamp,
+};
 use context_store::{OwnerId, Store, Usage};
 
 use crate::error::store_error;
@@ -31,8 +33,8 @@ pub struct Quotas {
     pub entries: Option<u64>,
     /// Artifacts.
     pub artifacts: Option<u64>,
-    /// Bytes of texts, metadata, images, all versions of artifacts, and stored outcomes of
-    /// requests.
+    /// Bytes of texts, metadata, tags, images, all versions of artifacts, their paths, and stored
+    /// outcomes of requests.
     pub bytes: Option<u64>,
 }
 
@@ -254,6 +256,7 @@ impl QuotaChecks {
 pub(crate) fn stored_bytes(
     text: &str,
     metadata: Option<&JsonObject>,
+    tags: Option<&Tags>,
     images: Option<&[NewImage]>,
 ) -> u64 {
     let metadata = metadata.map_or(0, json_bytes);
@@ -265,7 +268,8 @@ pub(crate) fn stored_bytes(
             image.data.len() + metadata.map_or(0, json_bytes)
         })
         .sum();
-    (text.len() + metadata + images) as u64
+    let tags: usize = tags.map_or(0, |tags| tags.as_slice().iter().map(String::len).sum());
+    (text.len() + metadata + tags + images) as u64
 }
 
 fn json_bytes(object: &JsonObject) -> usize {
@@ -274,22 +278,32 @@ fn json_bytes(object: &JsonObject) -> usize {
 
 /// The number of bytes that a version of an artifact adds to the owner's usage.
 pub(crate) fn version_bytes(title: &str, content: &str, metadata: &JsonObject) -> u64 {
-    title.len() as u64 + stored_bytes(content, Some(metadata), None)
+    title.len() as u64 + stored_bytes(content, Some(metadata), None, None)
+}
+
+/// The number of bytes that an artifact's path adds to the owner's usage.
+pub(crate) fn path_bytes(path: Option<&ArtifactPath>) -> u64 {
+    path.map_or(0, |path| path.as_str().len() as u64)
 }
 
 #[cfg(test)]
 mod tests {
+    use context_model::Violations;
+
     use super::*;
 
     #[test]
-    fn an_image_adds_its_bytes_and_its_metadata() {
+    fn an_image_adds_its_bytes_and_its_metadata_and_a_tag_its_bytes() {
         let object = JsonObject::from_iter([("a".to_owned(), 1.into())]);
         let image = NewImage {
             data: vec![0; 5],
             mime_type: "image/png".to_owned(),
             metadata: Some(Metadata::from_stored(object)),
         };
-        assert_eq!(stored_bytes("text", None, Some(&[image])), 4 + 5 + 7);
+        assert_eq!(stored_bytes("text", None, None, Some(&[image])), 4 + 5 + 7);
+        let tags = vec!["a".to_owned(), "ä".to_owned()];
+        let tags = Tags::parse(tags, "tags", &mut Violations::default());
+        assert_eq!(stored_bytes("text", None, Some(&tags), None), 4 + 1 + 2);
     }
 
     #[test]

@@ -7,7 +7,7 @@ use context_model::{
 use context_store::{StoredArtifact, Usage};
 
 use super::{Artifacts, failed};
-use crate::access::{Caller, WriteContext, version_bytes};
+use crate::access::{Caller, WriteContext, path_bytes, version_bytes};
 use crate::ids::artifact_id;
 
 impl Artifacts {
@@ -53,7 +53,8 @@ impl Artifacts {
         let usage = Usage {
             entries: 0,
             artifacts: 1,
-            bytes: version_bytes(&state.title, &state.content, &state.metadata),
+            bytes: version_bytes(&state.title, &state.content, &state.metadata)
+                + path_bytes(new.path.as_ref()),
         };
         let admitted = self.writes.admit(caller, &options, 1, usage).await?;
         let embeddings = self.embed_state(admitted, &state).await?;

@@ -259,7 +259,7 @@ impl Artifacts {
         })
     }
 
-    fn artifact_page(&self, page: Page, start: PageStart) -> ArtifactPage {
+    pub(super) fn artifact_page(&self, page: Page, start: PageStart) -> ArtifactPage {
         // Reads one character more than is shown, to detect whether the preview is cut.
         ArtifactPage {
             limit: page.limit,

@@ -4,7 +4,7 @@ use context_model::{
     ArtifactPath, DeleteArtifactsReply, DeleteArtifactsRequest, Error, MoveArtifactsReply,
     MoveArtifactsRequest, Operation, Result,
 };
-use context_store::Usage;
+use context_store::{ArtifactSelection, Page, PageStart, Read, Usage};
 
 use super::{Artifacts, failed};
 use crate::access::{Caller, WriteContext};
@@ -15,8 +15,8 @@ impl Artifacts {
     ///
     /// # Errors
     /// `INVALID_ARGUMENT`; `ARTIFACT_NOT_FOUND` when no artifact has the path or lies below it; `PATH_TAKEN` when
-    /// another artifact is at `to`, below it or above it; `QUOTA_EXCEEDED` with an idempotency key; `SCOPE_MISSING`
-    /// without `write`; the store's errors.
+    /// another artifact is at `to`, below it or above it; `QUOTA_EXCEEDED`; `SCOPE_MISSING` without `write`; the store's
+    /// errors.
     pub async fn move_artifacts(
         &self,
         caller: &Caller,
@@ -28,9 +28,11 @@ impl Artifacts {
             .writes
             .options(caller, "move_artifacts", &request, &write)?;
         let (from, to) = from_and_to(request)?;
-        self.writes
-            .admit(caller, &options, 1, Usage::default())
-            .await?;
+        let usage = Usage {
+            bytes: self.added_bytes(caller, &from, &to).await,
+            ..Usage::default()
+        };
+        self.writes.admit(caller, &options, 1, usage).await?;
         let written = self
             .store
             .artifacts()
@@ -42,6 +44,35 @@ impl Artifacts {
             moved_count,
             message: format!("Moved {}", count(moved_count)),
             revision: written.revision,
+        })
+    }
+
+    /// Maximum number of bytes by which a move makes paths longer. 0 if no quota is set, or if counting the artifacts
+    /// fails. The write then reports the failure.
+    async fn added_bytes(&self, caller: &Caller, from: &ArtifactPath, to: &ArtifactPath) -> u64 {
+        let (from, to) = (from.directory(), to.directory());
+        let longer = to.len().saturating_sub(from.len()) as u64;
+        if longer == 0 || !self.writes.has_quotas() {
+            return 0;
+        }
+        let below = ArtifactSelection {
+            path_prefix: Some(from),
+            ..ArtifactSelection::default()
+        };
+        let page = Page {
+            limit: 1,
+            offset: 0,
+        };
+        let page = self.artifact_page(page, PageStart::Offset(0));
+        let listed = self
+            .store
+            .artifacts()
+            .list_artifacts(&caller.owner, below, page, Read::default())
+            .await;
+        // One more: the artifact at the path itself.
+        listed.map_or(0, |page| {
+            let count = u64::try_from(page.total).unwrap_or(0).saturating_add(1);
+            longer.saturating_mul(count)
         })
     }
 

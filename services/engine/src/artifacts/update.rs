@@ -8,7 +8,7 @@ use context_model::{
 use context_store::{StoreError, StoredArtifact, Usage, WriteOptions, Written};
 
 use super::{Artifacts, failed, full};
-use crate::access::{Admitted, Caller, WriteContext, version_bytes};
+use crate::access::{Admitted, Caller, WriteContext, path_bytes, version_bytes};
 use crate::validate;
 
 /// How often an update is tried with the embedding of its new text.
@@ -16,6 +16,7 @@ const MAX_EMBEDDED_ATTEMPTS: u32 = 3;
 
 impl Artifacts {
     /// Changes an artifact. A different title, content or metadata creates a new version.
+    /// The reply has no content if the request says so, or without `read`.
     ///
     /// # Errors
     /// `INVALID_ARGUMENT` naming each bad field; `ARTIFACT_NOT_FOUND`; `VERSION_MISMATCH`; `PATH_TAKEN`;
@@ -31,10 +32,13 @@ impl Artifacts {
         let options = self
             .writes
             .options(caller, "update_artifact", &request, &write)?;
-        let returns_content = request.return_content.unwrap_or(true);
+        // A caller that may not read gets no stored content from its own update either.
+        let may_read = caller.require(Operation::GetArtifact).is_ok();
+        let returns_content = may_read && request.return_content.unwrap_or(true);
         let update = validated(request)?;
+        let path = path_bytes(update.path.as_ref().and_then(PathChange::path));
         let usage = Usage {
-            bytes: self.added_bytes(caller, &update).await,
+            bytes: path + self.new_version_bytes(caller, &update).await,
             ..Usage::default()
         };
         let admitted = self.writes.admit(caller, &options, 1, usage).await?;
@@ -67,7 +71,7 @@ impl Artifacts {
 
     /// Bytes of the version that an update creates. 0 if no quota is set, if it creates no version, or if it fails. The
     /// write then reports the failure.
-    async fn added_bytes(&self, caller: &Caller, update: &ArtifactUpdate) -> u64 {
+    async fn new_version_bytes(&self, caller: &Caller, update: &ArtifactUpdate) -> u64 {
         let ArtifactUpdate {
             id,
             path: _,

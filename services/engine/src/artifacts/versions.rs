@@ -268,13 +268,10 @@ fn is_sound(id: &ArtifactId, listed: &ListedVersion) -> bool {
     !listed.damaged
 }
 
-/// A required version. A missing one is 0, in JSON as in protobuf, so one error reports both.
 fn required_version(version: i64, field: &str) -> Result<i64> {
-    if version == 0 {
-        let description = format!("`{field}` is required, but is missing or 0; the minimum is 1");
-        return Err(invalid_input(Error::invalid(field, description)));
-    }
-    version_field(version, field)
+    let mut violations = Violations::default();
+    validate::required(version, &(1..=i64::MAX), field, &mut violations);
+    violations.finish(version).map_err(invalid_input)
 }
 
 fn version_field(version: i64, field: &str) -> Result<i64> {

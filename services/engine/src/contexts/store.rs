@@ -158,12 +158,14 @@ fn of_entries(entries: &[NewEntry]) -> Usage {
         let NewEntry {
             text,
             metadata,
+            tags,
             images,
             ..
         } = entry;
         stored_bytes(
             text,
             metadata.as_ref().map(Metadata::as_object),
+            tags.as_ref(),
             images.as_deref(),
         )
     });

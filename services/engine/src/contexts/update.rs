@@ -167,11 +167,12 @@ impl Contexts {
     }
 }
 
-/// Maximum number of bytes that an update adds to the owner's usage, in which tags do not count.
+/// Maximum number of bytes that an update adds to the owner's usage.
 fn added_bytes(update: &EntryUpdate) -> u64 {
     let EntryUpdate {
         text,
         metadata,
+        tags,
         images,
         ..
     } = update;
@@ -182,6 +183,7 @@ fn added_bytes(update: &EntryUpdate) -> u64 {
     stored_bytes(
         text.as_deref().unwrap_or_default(),
         metadata,
+        tags.as_ref(),
         images.as_deref(),
     )
 }

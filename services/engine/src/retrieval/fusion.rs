@@ -82,6 +82,14 @@ pub(super) struct Fused {
 /// part, and a page does not depend on the depth. An entry in two parts counts only in the first.
 const PARTS: [usize; 4] = [0, FIRST_PART, DEEP, usize::MAX];
 
+/// The rank at which the part ends that has this index of a ranking.
+pub(super) fn part_end(index: usize) -> usize {
+    PARTS
+        .into_iter()
+        .find(|end| *end > index)
+        .unwrap_or(usize::MAX)
+}
+
 /// Fuses the rankings, best first. Among equal scores the greater id comes first.
 /// `fragmentation` is that of the query, 0 to 1.
 pub(super) fn fuse(ranking: &Ranking, fusion: Fusion, fragmentation: f64) -> Vec<Fused> {

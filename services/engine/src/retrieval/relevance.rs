@@ -20,6 +20,7 @@ use context_model::Result;
 use context_store::{RankSearch, Ranking, SemanticHit, StoredEntry};
 
 use super::Retrieval;
+use super::fusion::part_end;
 use super::rerank::{Candidate, Interaction, characters, ranges};
 use crate::access::Caller;
 use crate::error::store_error;
@@ -186,10 +187,10 @@ impl Features {
 pub(super) struct Crowd {
     /// Whether the weights were fitted with the model in use.
     is_fitted: bool,
-    /// The similarity of each entry in the semantic ranking.
+    /// The similarity of each entry. An entry that full text ranks in an earlier part than the semantic ranking has the
+    /// greatest similarity that it can have: that of the last semantic hit of the earlier part. A deeper ranking knows
+    /// its own, but the relevance of an entry must not depend on the page.
     similarities: HashMap<i64, f64>,
-    /// The greatest similarity that an entry outside of the ranking can have. `None` if the ranking has all entries.
-    beyond: Option<f64>,
     mean: f64,
     spread: f64,
     prior_share: f64,
@@ -231,15 +232,22 @@ impl Crowd {
             return None;
         };
         let convert = |hit: &SemanticHit| similarity(hit) * scale + offset;
-        let is_cut = ranking.semantic.len() >= search.depth as usize;
+        let mut similarities: HashMap<i64, f64> = ranking
+            .semantic
+            .iter()
+            .map(|hit| (hit.id, convert(hit)))
+            .collect();
+        for (index, found) in ranking.fts.iter().enumerate() {
+            let end = part_end(index).min(search.depth as usize);
+            if let Some(last) = ranking.semantic.get(end.saturating_sub(1)) {
+                let bound = convert(last);
+                let similarity = similarities.entry(found.id).or_insert(bound);
+                *similarity = similarity.max(bound);
+            }
+        }
         Some(Self {
             is_fitted,
-            similarities: ranking
-                .semantic
-                .iter()
-                .map(|hit| (hit.id, convert(hit)))
-                .collect(),
-            beyond: ranking.semantic.last().filter(|_| is_cut).map(convert),
+            similarities,
             mean,
             spread,
             prior_share: CROWD_PRIOR / (count + CROWD_PRIOR),
@@ -247,7 +255,7 @@ impl Crowd {
     }
 
     fn nearness(&self, id: i64) -> Option<Nearness> {
-        let similarity = self.similarities.get(&id).copied().or(self.beyond)?;
+        let similarity = *self.similarities.get(&id)?;
         Some(Nearness {
             similarity,
             mean: self.mean,
@@ -367,8 +375,7 @@ impl Retrieval {
 
 #[cfg(test)]
 mod tests {
-    use context_store::EmbeddingModel;
-    use context_store::SemanticSearch;
+    use context_store::{EmbeddingModel, FtsHit, SemanticSearch};
 
     use super::*;
 
@@ -482,9 +489,10 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_beyond_the_ranking_is_at_most_as_similar_as_its_last_one() {
+    fn an_entry_that_only_full_text_found_is_at_most_as_similar_as_the_last_of_the_ranking() {
         let mut search = search(FITTED);
-        let ranking = ranking(&[0.5, 0.2]);
+        let mut ranking = ranking(&[0.5, 0.2]);
+        ranking.fts = vec![FtsHit { id: 9, score: 1.0 }];
         let of = |search: &RankSearch| {
             let nearness = Crowd::of(search, &ranking).unwrap().nearness(9);
             nearness.map(|nearness| nearness.similarity)
@@ -492,5 +500,28 @@ mod tests {
         assert_eq!(of(&search), None, "all entries are in it");
         search.depth = 2;
         assert!((of(&search).unwrap() - 0.2).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_similarity_does_not_depend_on_the_depth_of_the_ranking() {
+        let similarities: Vec<f64> = (0..300).map(|i| 0.9 - f64::from(i) / 500.0).collect();
+        let of = |depth: u32, id: i64| {
+            let found = similarities.len().min(depth as usize);
+            let mut ranking = ranking(&similarities[..found]);
+            ranking.fts = [250, 5].map(|id| FtsHit { id, score: 1.0 }).to_vec();
+            let mut search = search(FITTED);
+            search.depth = depth;
+            let crowd = Crowd::of(&search, &ranking).unwrap();
+            crowd.nearness(id).map(|nearness| nearness.similarity)
+        };
+        for (id, index) in [(250, 199), (5, 4), (200, 199)] {
+            for depth in [200, 1_000] {
+                let similarity = of(depth, id).unwrap();
+                assert!(
+                    (similarity - similarities[index]).abs() < 1e-9,
+                    "{id} {depth}"
+                );
+            }
+        }
     }
 }

@@ -31,7 +31,8 @@ pub struct LimitSettings {
 
     /// Maximum storage of each owner in megabytes (1024 × 1024 bytes), 0 to 1 000 000 000; 0 means no limit.
     ///
-    /// Texts, metadata, images, all versions of artifacts and stored outcomes of requests count towards it.
+    /// Texts, metadata, tags, images, all versions of artifacts, their paths and stored outcomes of requests count
+    /// towards it.
     #[arg(long = "quota-mb", env = "CONTEXT_QUOTA_MB", value_name = "MB", default_value = "0", value_parser = number(0, 1_000_000_000), global = true)]
     pub quota_mb: u64,
 

@@ -168,6 +168,16 @@ async fn batches_update_search_delete_and_count() {
         (Some(false), Some(1))
     );
 
+    let without_id = json!({"atomic": false, "updates": [{"text": "x"}]});
+    let refused = service.patch("/v1/contexts/batch", without_id).send().await;
+    assert!(
+        refused
+            .body
+            .contains("`context_id` is required, but is missing or 0"),
+        "{}",
+        refused.body
+    );
+
     let found = service
         .post(
             "/v1/contexts/search",

@@ -636,3 +636,25 @@ fn signed<T>(message: T, key: &str) -> tonic::Request<T> {
     );
     request
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_key_that_may_not_read_gets_no_content_from_its_update() {
+    let (service, first) = keyed().await;
+    let create = service.post("/v1/artifacts", json!({"content": "# Secret plan"}));
+    let made = with(create, &first).send().await.json();
+    let path = format!("/v1/artifacts/{}", made["id"].as_str().expect("an id"));
+    for (scopes, content) in [
+        (vec!["write"], None),
+        (vec!["read", "write"], Some(json!("# Secret plan"))),
+    ] {
+        let key = service.key("default", &scopes).await.text;
+        let change = json!({"metadata": {"scopes": scopes}, "return_content": true});
+        let reply = service
+            .patch(&path, change)
+            .header("authorization", &key)
+            .send()
+            .await;
+        assert_eq!(reply.status, StatusCode::OK, "{}", reply.body);
+        assert_eq!(reply.json().get("content").cloned(), content, "{scopes:?}");
+    }
+}

@@ -184,6 +184,49 @@ async fn an_owner_has_no_more_bytes_than_it_may_and_sees_its_own_alone() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn tags_and_paths_count_towards_the_quota() {
+    for (service, _database) in both(&["--quota-mb=1"]).await {
+        // 100 tags of 400 bytes.
+        let tags: Vec<String> = (100..200)
+            .map(|i| format!("{i}x{}", "😀".repeat(99)))
+            .collect();
+        let batch = |count: usize| {
+            let entries = (0..count).map(|i| {
+                let mut entry = entry(&format!("entry {i:02}"));
+                entry["tags"] = json!(tags);
+                entry
+            });
+            let body = json!({"entries": entries.collect::<Vec<_>>()});
+            service.post("/v1/contexts/batch", body).send()
+        };
+        let reply = batch(27).await;
+        assert!(refused(&reply, "would add 1080216"), "{}", reply.body);
+        let reply = batch(26).await;
+        assert!(reply.status.is_success(), "it fits: {}", reply.body);
+        let id = reply.json()["results"][0]["context_id"].clone();
+        let reply = service
+            .patch(&format!("/v1/contexts/{id}"), json!({"tags": tags}))
+            .send()
+            .await;
+        assert!(refused(&reply, "would add 40000"), "{}", reply.body);
+        let artifact = json!({"content": "# Plan", "path": "p"});
+        let fits = service.post("/v1/artifacts", artifact).send().await;
+        assert_eq!(fits.status, StatusCode::CREATED, "{}", fits.body);
+        let long = "😀".repeat(1000);
+        let mut last = fits;
+        for i in 0..3 {
+            let artifact = json!({"content": "# Plan", "path": format!("{i}{long}")});
+            last = service.post("/v1/artifacts", artifact).send().await;
+        }
+        // A title of 4 bytes, a content of 6, empty metadata of 2, and a path.
+        assert!(refused(&last, "would add 4013"), "{}", last.body);
+        let to = json!({"path": "p", "to": long});
+        let moved = service.post("/v1/artifacts/move", to).send().await;
+        assert!(refused(&moved, "would add 3999"), "{}", moved.body);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_retry_gets_its_reply_when_the_quota_is_reached() {
     for (service, _database) in both(&["--quota-entries=1", "--quota-artifacts=1"]).await {
         let keyed = |path: &str, body: Value, key: &str| {

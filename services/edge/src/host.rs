@@ -1,4 +1,4 @@
-//! The host names under which the service accepts requests.
+//! The host names under which a server accepts requests.
 //!
 //! Without authentication, only the browsers' same-origin policy stops a web page from reading the data. A
 //! page whose domain name is pointed at 127.0.0.1 (DNS rebinding) circumvents it, but its requests
