@@ -308,8 +308,7 @@ impl Hook<'_> {
     /// Prints stored entries about the prompt, if the person typed it and it names no excluded path.
     async fn recall(&self, service: &Service) -> Result<(), String> {
         let prompt = self.input.prompt(self.agent);
-        let root = &self.place.project.root;
-        if self.place.ignored.path_in(prompt, root).is_some() {
+        if self.place.ignored.path_in(prompt).is_some() {
             return Ok(());
         }
         let is_typed = !event::is_machine_made(prompt)

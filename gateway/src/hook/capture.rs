@@ -67,10 +67,7 @@ impl Capture<'_> {
         if given.text.trim().is_empty()
             || is_scheduled
             || given.is_user && super::event::is_machine_made(given.text)
-            || self
-                .ignored
-                .path_in(given.text, &self.project.root)
-                .is_some()
+            || self.ignored.path_in(given.text).is_some()
         {
             return Ok(());
         }

@@ -121,11 +121,17 @@ const NOT_TYPED: [&str; 8] = [
     "<<autonomous-loop",
 ];
 
-/// Whether the agent submitted the prompt itself, judged by its beginning.
+/// What Claude Code writes into the transcript when the person stops it.
+const INTERRUPTIONS: [&str; 2] = [
+    "[Request interrupted by user]",
+    "[Request interrupted by user for tool use]",
+];
+
+/// Whether the agent wrote the prompt itself: judged by its beginning, or all of it for an interruption.
 #[must_use]
 pub fn is_machine_made(text: &str) -> bool {
-    let text = text.trim_start();
-    NOT_TYPED.iter().any(|start| text.starts_with(start))
+    let text = text.trim();
+    NOT_TYPED.iter().any(|start| text.starts_with(start)) || INTERRUPTIONS.contains(&text)
 }
 
 #[cfg(test)]
@@ -185,5 +191,8 @@ mod tests {
             "\n<task-notification>done</task-notification>"
         ));
         assert!(!is_machine_made("what does <task-notification> mean?"));
+        assert!(!is_machine_made(
+            "[Request interrupted by user] is shown. Why?"
+        ));
     }
 }

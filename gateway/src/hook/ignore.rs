@@ -1,12 +1,13 @@
-//! Rules that exclude projects and paths: `.contextignore` in the project, and the setting CONTEXT_HOOK_EXCLUDE.
+//! Rules that exclude projects and paths: `.contextignore` in the project and in the directories above it, and the
+//! setting CONTEXT_HOOK_EXCLUDE.
 
 use std::fs;
 use std::io::ErrorKind;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::project::Project;
 
-/// The name of the file in a project's root.
+/// The name of the file in a project's root, or in a directory above it.
 pub const FILE: &str = ".contextignore";
 /// Characters that a path in a text does not have: quotes, brackets and punctuation.
 const EDGES: &str = "\"'`()[]{}<>,;:=|";
@@ -17,11 +18,23 @@ const MAYBE_EDGES: &str = "*#?&!“”„‘’«»…–—，。：；、！�
 /// The rules for one project. A rule has the syntax of `.gitignore`, without named classes such as `[:digit:]`.
 #[derive(Debug, Clone, Default)]
 pub struct Ignored {
-    rules: Vec<Rule>,
-    /// The directory in which the agent works, from the project's root. It is empty for the root.
-    inside: String,
+    /// The rules of each file. A path is excluded if those of one file exclude it: an exception has no effect on the
+    /// rules of another file.
+    files: Vec<Rules>,
     is_directory_excluded: bool,
     flaw: Option<String>,
+}
+
+/// The rules of one file.
+#[derive(Debug, Clone, Default)]
+struct Rules {
+    rules: Vec<Rule>,
+    /// The directory that has the file.
+    base: PathBuf,
+    /// The project's root, from that directory. It is empty if the root has the file.
+    root: String,
+    /// The directory in which the agent works, from that directory. It is empty for the directory itself.
+    inside: String,
 }
 
 #[derive(Debug, Clone)]
@@ -34,15 +47,12 @@ struct Rule {
 }
 
 impl Ignored {
-    /// The rules of a project's `.contextignore`, and whether they or the setting exclude `directory`, in which the
-    /// agent works. An item of the setting that begins with `/` or `~` is a directory, and may end with `/*`; any other
-    /// one is a project, with `*` for any characters but `/`. If the rules cannot be read, the directory is excluded.
+    /// The rules of the `.contextignore` in a project's root and in each directory above it, and whether they or the
+    /// setting exclude `directory`, in which the agent works. An item of the setting that begins with `/` or `~` is a
+    /// directory, and may end with `/*`; any other one is a project, with `*` for any characters but `/`. If the rules
+    /// cannot be read, the directory is excluded.
     #[must_use]
     pub fn of(project: &Project, directory: &Path, setting: &[String]) -> Self {
-        let (rules, flaw) = match read(&project.root.join(FILE)) {
-            Ok(rules) => (rules, None),
-            Err(flaw) => (Vec::new(), Some(flaw)),
-        };
         let directory = directory
             .canonicalize()
             .unwrap_or_else(|_| directory.to_owned());
@@ -57,20 +67,30 @@ impl Ignored {
                 !item.is_empty() && rule.is_some_and(|rule| rule.matches(&project.name))
             }
         };
-        let inside = directory
-            .strip_prefix(&project.root)
-            .map(|path| path.to_string_lossy().into_owned())
-            .unwrap_or_default();
         let mut ignored = Self {
-            rules,
-            inside,
-            is_directory_excluded: flaw.is_some() || setting.iter().any(is_excluded),
-            flaw,
+            is_directory_excluded: setting.iter().any(is_excluded),
+            ..Self::default()
         };
-        // `private/*` excludes the content of a directory, and so the work in it.
-        let is_content_excluded =
-            !ignored.inside.is_empty() && ignored.excludes_path(&format!("{}/-", ignored.inside));
-        ignored.is_directory_excluded |= ignored.excludes_everything() || is_content_excluded;
+        // A project may be inside a directory that an outer one excludes.
+        for base in project.root.ancestors() {
+            let from = |path: &Path| {
+                let path = path.strip_prefix(base);
+                path.map(|path| path.to_string_lossy().into_owned())
+                    .unwrap_or_default()
+            };
+            match read(&base.join(FILE)) {
+                Ok(rules) if rules.is_empty() => {}
+                Ok(rules) => ignored.files.push(Rules {
+                    rules,
+                    base: base.to_owned(),
+                    root: from(&project.root),
+                    inside: from(&directory),
+                }),
+                Err(flaw) => ignored.flaw = ignored.flaw.or(Some(flaw)),
+            }
+        }
+        ignored.is_directory_excluded |=
+            ignored.flaw.is_some() || ignored.files.iter().any(Rules::exclude_directory);
         ignored
     }
 
@@ -89,11 +109,21 @@ impl Ignored {
     /// The first path in the text that a rule excludes; the whole text if the text is cut at characters of that path.
     /// Such a text is not captured.
     #[must_use]
-    pub fn path_in<'t>(&self, text: &'t str, root: &Path) -> Option<&'t str> {
-        if self.rules.is_empty() {
-            return None;
-        }
-        self.word_in(text, root).or_else(|| {
+    pub fn path_in<'t>(&self, text: &'t str) -> Option<&'t str> {
+        self.files.iter().find_map(|rules| rules.path_in(text))
+    }
+}
+
+impl Rules {
+    /// Whether the directory in which the agent works is excluded. `private/*` excludes the content of a directory, and
+    /// so the work in it.
+    fn exclude_directory(&self) -> bool {
+        self.exclude_everything()
+            || !self.inside.is_empty() && self.exclude_path(&format!("{}/-", self.inside))
+    }
+
+    fn path_in<'t>(&self, text: &'t str) -> Option<&'t str> {
+        self.word_in(text).or_else(|| {
             // A shell and a URL write a space in other ways.
             let plain = text.replace('\\', "").replace("%20", " ");
             let is_named = |rule: &Rule| rule.has_cut_names(text) || rule.has_cut_names(&plain);
@@ -102,12 +132,17 @@ impl Ignored {
     }
 
     /// The first word of the text that is a path which a rule excludes.
-    fn word_in<'t>(&self, text: &'t str, root: &Path) -> Option<&'t str> {
-        let root = root.to_string_lossy();
+    fn word_in<'t>(&self, text: &'t str) -> Option<&'t str> {
+        let base = self.base.to_string_lossy();
         let is_edge = |c: char| c.is_whitespace() || EDGES.contains(c);
         let parts = |word: &'t str| {
-            let parts = word.split(|c: char| MAYBE_EDGES.contains(c));
+            let parts = word.split(may_be_edge);
             std::iter::once(word).chain(parts.filter(move |part| part.len() < word.len()))
+        };
+        // `_private/a.md_` is a path in italics, or has these names.
+        let names = |word: &'t str| {
+            let inner = word.trim_matches('_');
+            std::iter::once(word).chain((inner.len() < word.len()).then_some(inner))
         };
         text.split(is_edge)
             .flat_map(parts)
@@ -115,23 +150,28 @@ impl Ignored {
                 word.trim_start_matches('@')
                     .trim_end_matches(['.', '?', '!'])
             })
+            .flat_map(names)
             // A path has a `/` or a `.`: the rule `private/` does not exclude the word "private".
             .filter(|word| word.contains(['/', '.']))
             .find(|word| {
                 // `~/app/a.md`, and `file:///home/me/app/a.md` after the colon.
                 let path = context_model::local::expand_home(word.trim_start_matches("//"));
                 let path = path.to_string_lossy();
-                let path = path.strip_prefix(&*root).unwrap_or(&path);
+                if let Some(path) = path.strip_prefix(&*base)
+                    && (path.starts_with('/') || base.ends_with('/'))
+                {
+                    return self.exclude_path(path);
+                }
                 let path = path.trim_start_matches("./").trim_start_matches('/');
                 // It is relative to the project's root, or to the directory in which the agent works.
                 !path.is_empty()
-                    && (self.excludes_path(path)
-                        || self.excludes_path(&format!("{}/{path}", self.inside)))
+                    && (self.exclude_path(&format!("{}/{path}", self.root))
+                        || self.exclude_path(&format!("{}/{path}", self.inside)))
             })
     }
 
-    /// Whether a rule such as `*`, `**/*` or `/` excludes the whole project. False if any rule begins with `!`.
-    fn excludes_everything(&self) -> bool {
+    /// Whether a rule such as `*`, `**/*` or `/` excludes everything. False if any rule begins with `!`.
+    fn exclude_everything(&self) -> bool {
         let everything = |rule: &Rule| {
             !rule.is_exception
                 && rule.segments.split_last().is_some_and(|(last, before)| {
@@ -143,7 +183,7 @@ impl Ignored {
 
     /// Whether the path or a directory above it is excluded: the last rule that names it counts. As in git, an
     /// exception does not reach into an excluded directory.
-    fn excludes_path(&self, path: &str) -> bool {
+    fn exclude_path(&self, path: &str) -> bool {
         let path = segments(path);
         (1..=path.len()).any(|end| {
             let mut rules = self.rules.iter().rev();
@@ -159,7 +199,12 @@ impl Ignored {
 /// A sentence if the file, or one of its rules, cannot be read.
 fn read(file: &Path) -> Result<Vec<Rule>, String> {
     let bytes = match fs::read(file) {
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+        // A link to a file that does not exist is not found either.
+        Err(error)
+            if error.kind() == ErrorKind::NotFound && fs::symlink_metadata(file).is_err() =>
+        {
+            return Ok(Vec::new());
+        }
         Err(error) => return Err(format!("{} cannot be read: {error}", file.display())),
         Ok(bytes) => bytes,
     };
@@ -225,7 +270,7 @@ impl Rule {
             let is_part = [before, after]
                 .into_iter()
                 .flatten()
-                .any(char::is_alphanumeric);
+                .any(|c| c.is_alphanumeric() && !may_be_edge(c));
             !is_part && (found.contains(['/', '.']) || after == Some('/'))
         })
     }
@@ -246,12 +291,29 @@ impl Rule {
     }
 }
 
+/// Whether a path may have the character, or end before it. Chinese, Japanese, Korean, Thai and other scripts of Asia
+/// have no space between a path and the word beside it.
+fn may_be_edge(c: char) -> bool {
+    MAYBE_EDGES.contains(c)
+        || matches!(
+            c,
+            // Thai, Lao and Tibetan; Burmese; Khmer; signs of China, kana and ideographs; Hangul; ideographs.
+            '\u{e00}'..='\u{fff}'
+                | '\u{1000}'..='\u{109f}'
+                | '\u{1780}'..='\u{17ff}'
+                | '\u{3000}'..='\u{9fff}'
+                | '\u{ac00}'..='\u{d7af}'
+                | '\u{f900}'..='\u{faff}'
+                | '\u{20000}'..='\u{3ffff}'
+        )
+}
+
 /// The names at the beginning of a rule, without its wildcards, if a text is cut at one of their characters.
 fn cut_names(segments: &[String]) -> Option<String> {
     let named = segments.iter().skip_while(|segment| *segment == "**");
     let names: Vec<String> = named.map_while(|segment| literal(segment)).collect();
     let names = names.join("/");
-    let is_cut = |c: char| c.is_whitespace() || EDGES.contains(c) || MAYBE_EDGES.contains(c);
+    let is_cut = |c: char| c.is_whitespace() || EDGES.contains(c) || may_be_edge(c);
     names.contains(is_cut).then_some(names)
 }
 
@@ -394,7 +456,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let project = project(
             dir.path(),
-            "# mine\n/private/\n*.pem\nconf/**/prod.toml\n!public.pem\nreport（final）.md\n",
+            "# mine\n/private/\n*.pem\nconf/**/prod.toml\n!public.pem\nreport（final）.md\n绝密/\n",
         );
         let of = |path: &str| Ignored::of(&project, &dir.path().join(path), &[]);
         assert!(of("private/deep").excludes_directory());
@@ -408,19 +470,27 @@ mod tests {
             "**private/notes.md** says",
             "“private/notes.md” says",
             "请看「private/notes.md」。",
+            "看private/notes.md吧",
+            "请打开private/notes.md，谢谢",
+            "ดูprivate/notes.mdหน่อย",
+            "private/notes.md를 보세요",
+            "see _private/notes.md_ now",
+            "看_private/notes.md_吧",
+            "看绝密/计划.md吧",
             "the report（final）.md",
             &format!("open file://{}/private/x", project.root.display()),
             &format!("open {}/private/x", project.root.display()),
         ] {
-            assert!(here.path_in(text, &project.root).is_some(), "{text}");
+            assert!(here.path_in(text).is_some(), "{text}");
         }
         for text in [
             "the private method",
             "public.pem is fine",
             "src/private.rs",
             "conf/dev.toml",
+            "这是绝密的",
         ] {
-            assert_eq!(here.path_in(text, &project.root), None, "{text}");
+            assert_eq!(here.path_in(text), None, "{text}");
         }
     }
 
@@ -446,7 +516,7 @@ mod tests {
             "server.pem—it is wrong",
             "server.pem…",
         ] {
-            assert!(here.path_in(text, &project.root).is_some(), "{text}");
+            assert!(here.path_in(text).is_some(), "{text}");
         }
         for text in [
             "my Private Notes are long",
@@ -457,7 +527,7 @@ mod tests {
             "this slug/a",
             "not this/a.md",
         ] {
-            assert_eq!(here.path_in(text, &project.root), None, "{text}");
+            assert_eq!(here.path_in(text), None, "{text}");
         }
     }
 
@@ -468,22 +538,22 @@ mod tests {
         for (directory, expected) in [("private", true), ("", false)] {
             let ignored = Ignored::of(&project, &dir.path().join(directory), &[]);
             assert!(!ignored.excludes_directory());
-            let found = ignored.path_in("see ./deep/notes.md", &project.root);
+            let found = ignored.path_in("see ./deep/notes.md");
             assert_eq!(found.is_some(), expected, "{directory}");
-            let found = ignored.path_in("see ../private/deep/notes.md", &project.root);
+            let found = ignored.path_in("see ../private/deep/notes.md");
             assert!(found.is_some(), "{directory}");
         }
     }
 
     #[test]
     fn a_path_may_be_relative_to_the_home_directory() {
-        let root = context_model::local::expand_home("~/app");
-        let ignored = Ignored {
+        let rules = Rules {
             rules: vec![Rule::parse("/private/").unwrap()],
-            ..Ignored::default()
+            base: context_model::local::expand_home("~/app"),
+            ..Rules::default()
         };
-        assert!(ignored.path_in("see ~/app/private/a.md", &root).is_some());
-        assert_eq!(ignored.path_in("see ~/app/other/a.md", &root), None);
+        assert!(rules.path_in("see ~/app/private/a.md").is_some());
+        assert_eq!(rules.path_in("see ~/app/other/a.md"), None);
     }
 
     #[test]
@@ -503,7 +573,7 @@ mod tests {
         ] {
             let project = project(dir.path(), rules);
             let here = Ignored::of(&project, dir.path(), &[]);
-            let found = here.path_in(path, &project.root).is_some();
+            let found = here.path_in(path).is_some();
             assert_eq!(found, expected, "{rules} {path}");
         }
         for rules in [
@@ -586,7 +656,7 @@ mod tests {
         // A comment may hold anything, and a byte order mark at the start is no part of the first rule.
         let ignored = with(b"# caf\xe9\n*.pem\n");
         assert!(!ignored.excludes_directory());
-        assert!(ignored.path_in("see a.pem", &project.root).is_some());
+        assert!(ignored.path_in("see a.pem").is_some());
         let ignored = with("\u{feff}*\n".as_bytes());
         assert!(ignored.excludes_directory() && ignored.flaw().is_none());
         fs::remove_file(dir.path().join(FILE)).unwrap();
@@ -594,5 +664,48 @@ mod tests {
         let ignored = Ignored::of(&project, dir.path(), &[]);
         assert!(ignored.excludes_directory());
         assert!(ignored.flaw().unwrap().contains("cannot be read"));
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_link_to_a_missing_file_excludes_the_project() {
+        let dir = tempfile::tempdir().unwrap();
+        let project = project(dir.path(), "");
+        fs::remove_file(dir.path().join(FILE)).unwrap();
+        assert!(!Ignored::of(&project, dir.path(), &[]).excludes_directory());
+        std::os::unix::fs::symlink("missing", dir.path().join(FILE)).unwrap();
+        let ignored = Ignored::of(&project, dir.path(), &[]);
+        assert!(ignored.excludes_directory());
+        assert!(ignored.flaw().unwrap().contains("cannot be read"));
+    }
+
+    #[test]
+    fn the_rules_of_outer_directories_count_in_a_nested_project() {
+        let dir = tempfile::tempdir().unwrap();
+        let outer = project(dir.path(), "/private/\n/app/conf/\n*.pem\n/notes.md\n");
+        let nested = |path: &str, rules: &str| {
+            let path = outer.root.join(path);
+            fs::create_dir_all(&path).unwrap();
+            let project = project(&path, rules);
+            assert_eq!(project.root, path);
+            Ignored::of(&project, &path.join("src"), &[])
+        };
+        assert!(nested("private/deep", "!*\n").excludes_directory());
+        let app = nested("app", "!*.pem\n");
+        assert!(!app.excludes_directory());
+        let absolute = format!("see {}/private/a", outer.root.display());
+        for text in [
+            "see conf/a.toml",
+            "see ../conf/a.toml",
+            "see ../../private/a",
+            "see a.pem",
+            &absolute,
+        ] {
+            assert!(app.path_in(text).is_some(), "{text}");
+        }
+        let beside = format!("see {}2/private/a", outer.root.display());
+        for text in ["see notes.md", "see src/conf/a.toml", &beside] {
+            assert_eq!(app.path_in(text), None, "{text}");
+        }
     }
 }

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use sha2::{Digest as _, Sha256};
 
 use super::digest::hex;
+use super::secrets::redact;
 
 /// A project on this machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -15,7 +16,7 @@ pub struct Project {
     pub name: String,
     /// The directory that has `.git`, else the directory in which the agent works.
     pub root: PathBuf,
-    /// The branch that is checked out.
+    /// The branch that is checked out, without secrets.
     pub branch: Option<String>,
 }
 
@@ -44,7 +45,7 @@ impl Project {
         }
     }
 
-    /// The name in entries and thread ids. A hashed name does not show which project it is.
+    /// The name in entries and thread ids, without secrets. A hashed name does not show which project it is.
     #[must_use]
     pub fn key(&self, is_hashed: bool) -> String {
         // A long name is hashed, because a thread id has at most 256 characters and must hold `/` and a session too.
@@ -52,7 +53,7 @@ impl Project {
             let hash = Sha256::digest(self.name.as_bytes());
             format!("project-{}", hex(&hash[..8]))
         } else {
-            self.name.clone()
+            redact(&self.name).text
         }
     }
 }
@@ -93,7 +94,7 @@ fn branch(git: &Path) -> Option<String> {
     let head = fs::read_to_string(git.join("HEAD")).ok()?;
     head.trim()
         .strip_prefix("ref: refs/heads/")
-        .map(str::to_owned)
+        .map(|name| redact(name).text)
 }
 
 /// Host and path of `origin`, else of the first remote that is on a host.
@@ -250,6 +251,21 @@ mod tests {
         assert_eq!(
             (linked.name.as_str(), linked.branch.as_deref()),
             ("github.com/acme/app", Some("fix/tabs"))
+        );
+        // A secret in the path of the remote or in the branch's name is not stored.
+        let token = format!("ghp_{}", "a1B2".repeat(9));
+        fs::write(
+            root.join(".git/config"),
+            format!("[remote \"origin\"]\n\turl = http://host/{token}/b\n"),
+        )
+        .unwrap();
+        let head = format!("ref: refs/heads/fix/{token}\n");
+        fs::write(root.join(".git/HEAD"), head).unwrap();
+        let secret = of(&root);
+        assert_eq!(secret.key(false), "host/[removed: GitHub token]/b");
+        assert_eq!(
+            secret.branch.as_deref(),
+            Some("fix/[removed: GitHub token]")
         );
         // Two paths never map to one identity.
         assert_ne!(

@@ -112,6 +112,50 @@ mod tests {
         }
     }
 
+    #[test]
+    fn short_random_values_are_removed_after_names_of_keys_and_words_are_not() {
+        for (before, secret, after) in [
+            ("api_key: ", "DNxril3R", ""),
+            ("export API_TOKEN=", "IwmAmHdXrZ7r", ""),
+            ("deploy --token ", "8xKXHTsyxEvM", " now"),
+            ("{\"client_secret\": \"", "J7NScUyk", "\"}"),
+            ("secret = ", "vl2tYaWZTLSI", ""),
+            ("token: ", "Qm9vQmFyMTI=", ""),
+            ("password: ", "aHVudGVyMg==", ""),
+            ("Authorization: Bearer ", "krJkjeaDbZ", ""),
+            ("-H 'Authorization: Token ", "plainword", "' h"),
+            ("use ", "aB3dE6gH9jK2mN5pQ8sT1vW4", " as the password"),
+            ("密码：\n", "plainword", "\n好"),
+            ("密码是：\n\n  `", "Geheim99", "`"),
+        ] {
+            let kept = redact(&format!("{before}{secret}{after}")).text;
+            assert!(
+                kept.starts_with(&format!("{before}[removed: "))
+                    && kept.ends_with(&format!("]{after}")),
+                "{kept}"
+            );
+        }
+        for text in [
+            "token: TokenStream",
+            "secret = databaseSecret",
+            "credentials: InMemoryCredentialStore",
+            "client_secret: ClientSecretCredential",
+            "--token GITHUB_TOKEN",
+            "Authorization: Bearer <token>",
+            "Authorization: Bearer $TOKEN",
+            "Authorization: Bearer YOUR_TOKEN",
+            "Authorization: Bearer ACCESS_TOKEN",
+            "Authorization: Bearer xxxxxxxx",
+            "Authorization: Bearer token...",
+            "Authorization: Bearer authentication is required",
+            "MyLongClassNameForTokens2 is the token",
+            "密码：\nREADME.md",
+            "密码：\n请输入",
+        ] {
+            assert_eq!(redact(text).removed, 0, "{text}");
+        }
+    }
+
     /// With a search that reads the rest of a text at each of its words, this test would take many minutes.
     #[test]
     fn long_texts_without_spaces_are_searched_once() {
@@ -132,6 +176,10 @@ mod tests {
             ("mnemonic", false),
             ("Private-Lines:", true),
             ("pin x ", false),
+            ("-px a ", false),
+            ("htpasswd ", false),
+            ("密码：", false),
+            ("密码：\n", false),
         ] {
             let text = part.repeat(200_000 / part.len());
             assert_eq!(redact(&text).removed > 0, is_secret, "{part}");
@@ -227,6 +275,61 @@ mod tests {
                 r"printf '%s\n' a:Geheim99 | docker login --password-stdin",
                 r"printf '%s\n' [removed: password] | docker login --password-stdin",
             ),
+            (
+                "htpasswd -bB -C 12 f bob plainword",
+                "htpasswd -bB -C 12 f bob [removed: password]",
+            ),
+            (
+                "htpasswd -nbBC 12 bob 'red fox' | tee f",
+                "htpasswd -nbBC 12 bob '[removed: password]' | tee f",
+            ),
+            ("htpasswd -nB bob | tee file", "htpasswd -nB bob | tee file"),
+            (
+                "curl -sU bob:Geheim99 h",
+                "curl -sU bob:[removed: password] h",
+            ),
+            (
+                "curl --proxy-user bob:plainword h",
+                "curl --proxy-user bob:[removed: password] h",
+            ),
+            (
+                "curl --oauth2-bearer plainword h",
+                "curl --oauth2-bearer [removed: password] h",
+            ),
+            (
+                "curl -d \"password=plainword\" h",
+                "curl -d \"password=[removed: password]\" h",
+            ),
+            (
+                "curl -d 'password=plainword&user=ann' h",
+                "curl -d 'password=[removed: password]' h",
+            ),
+            (
+                "curl -d 'user=ann&password=plainword&x' h",
+                "curl -d 'user=ann&password=[removed: password]&x' h",
+            ),
+            (
+                "sshpass -pplainword ssh -p2222 h",
+                "sshpass -p[removed: password] ssh -p2222 h",
+            ),
+            (
+                "x; /usr/bin/mysql -u root -pplainword app",
+                "x; /usr/bin/mysql -u root -p[removed: password] app",
+            ),
+            (
+                "docker run --name mysql -p3306:3306 i",
+                "docker run --name mysql -p3306:3306 i",
+            ),
+            ("mysqldump a | ssh -pplain h", "mysqldump a | ssh -pplain h"),
+            (
+                "db.acme.io:5432:app:bob:plainword",
+                "db.acme.io:5432:app:bob:[removed: password]",
+            ),
+            (
+                "echo '[::1]:5432:d:u:Geheim99' >> ~/.pgpass",
+                "echo '[::1]:5432:d:u:[removed: password]' >> ~/.pgpass",
+            ),
+            ("src/a.rs:12:fn:main:word", "src/a.rs:12:fn:main:word"),
             ("ssh-keygen -N \"\" -f key", "ssh-keygen -N \"\" -f key"),
             ("curl -Hurl:1 -o out.html h", "curl -Hurl:1 -o out.html h"),
         ] {

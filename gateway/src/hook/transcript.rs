@@ -234,7 +234,9 @@ mod tests {
             r#"{"type":"user","promptId":"p5","message":{"content":"<task-notification>x"}}"#,
             r#"{"type":"user","promptId":"p6","origin":{"kind":"human"},"message":{"content":[{"type":"text","text":"Second?"},{"type":"image"}]}}"#,
             r#"{"type":"assistant","message":{"id":"m3","model":"<synthetic>","content":[{"type":"text","text":"API Error"}]}}"#,
-            r#"{"type":"user","promptId":"p7","mess"#,
+            r#"{"type":"user","message":{"content":[{"type":"text","text":"[Request interrupted by user]"}]}}"#,
+            r#"{"type":"user","promptId":"p7","message":{"content":[{"type":"text","text":"[Request interrupted by user for tool use]"}]}}"#,
+            r#"{"type":"user","promptId":"p8","mess"#,
         ];
         std::fs::write(&path, lines.join("\n")).unwrap();
         let said: Vec<_> = read(&path)

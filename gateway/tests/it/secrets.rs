@@ -80,9 +80,38 @@ fn of_four_hundred_and_forty_other_secrets_few_stay_in_the_text() {
     }
     // The rules are not adapted to the misses in `holdout`, so that it still measures what they miss. Of the other
     // author's secrets, 43 stayed at first; then the rules were improved where the cause was general.
-    for (half, most) in [("tuning", 0), ("holdout", 1), ("another", 23)] {
+    for (half, most) in [("tuning", 0), ("holdout", 1), ("another", 22)] {
         let missed = &missed[half];
         assert!(missed.len() <= most, "{half}: {}", missed.join("\n"));
+    }
+}
+
+/// Names, flags and headers after which a random value is a secret.
+const NAMED_PLACES: &[&str] = &[
+    "api_key: {}",
+    "export API_TOKEN={}",
+    "deploy --token {} now",
+    "{\"client_secret\": \"{}\"}",
+    "secret = {}",
+    "Authorization: Bearer {}",
+];
+
+#[test]
+fn of_short_random_values_in_named_places_few_stay_in_the_text() {
+    let alphabet: Vec<char> = BASE64[..62].chars().collect();
+    let mut random = Random::new(23);
+    // Values that happen to look like words stay.
+    for (length, most) in [(8, 6), (12, 2)] {
+        let mut missed = Vec::new();
+        for n in 0..600 {
+            let value: String = (0..length).map(|_| *random.pick(&alphabet)).collect();
+            let line = NAMED_PLACES[n % NAMED_PLACES.len()].replace("{}", &value);
+            if redact(&line).text.contains(&value) {
+                missed.push(line);
+            }
+        }
+        eprintln!("{length} characters: {} of 600 stay", missed.len());
+        assert!(missed.len() * 100 <= 600 * most, "{missed:?}");
     }
 }
 

@@ -5,7 +5,8 @@ use std::ops::Range;
 use super::found::{MAX_JUDGED, Secret, up_to, word_after};
 use super::names::{Name, is_name_char, name_of};
 use super::values::{
-    has_mixture, is_code, is_description, is_placeholder, is_sentence, is_strong, looks_like_key,
+    has_mixture, is_code, is_description, is_placeholder, is_sentence, is_strong, is_unlike_words,
+    looks_like_key,
 };
 
 /// Types and functions that only wrap a literal: `SecretStr("…")`, `String::from("…")`.
@@ -72,37 +73,52 @@ fn split_end(text: &str, length: usize) -> Option<(&str, &str)> {
     text.split_at_checked(text.len().checked_sub(length)?)
 }
 
-/// The credentials after `Bearer` or `Basic`, or in a header `Authorization` with another scheme or none.
+/// The credentials after `Bearer` or `Basic`, or in a header `Authorization` with another scheme or none. In the header
+/// anything counts after `Bearer`, `Basic` and `Token`, elsewhere only what looks random.
 fn authorization(text: &str, identifier: &str, at: usize) -> Option<Range<usize>> {
     let is = |name: &str| identifier.eq_ignore_ascii_case(name);
     let judged = |at: usize| word_after(up_to(text, at + MAX_JUDGED), at);
-    let (value_at, value) = if is("bearer") || is("basic") {
+    let (value_at, value, is_named) = if is("bearer") || is("basic") {
         if !text[at..].starts_with(' ') {
             return None;
         }
-        (at, judged(at))
+        (at, judged(at), false)
     } else if is("authorization") || is("proxy-authorization") {
         let rest = text[at..].trim_start_matches(['"', '\'', ' ']);
         let rest = rest.strip_prefix([':', '=', ','])?;
         let first_at = text.len() - rest.len();
         let first = judged(first_at);
-        let is_scheme = text[first.clone()].bytes().all(|b| b.is_ascii_alphabetic());
+        let scheme = &text[first.clone()];
+        let is_scheme = scheme.bytes().all(|b| b.is_ascii_alphabetic());
         if is_scheme && text[first.end..].starts_with(' ') {
-            (first.end, judged(first.end))
+            let is_named = ["bearer", "basic", "token"]
+                .iter()
+                .any(|name| scheme.eq_ignore_ascii_case(name));
+            (first.end, judged(first.end), is_named)
         } else {
-            (first_at, first)
+            (first_at, first, false)
         }
     } else {
         return None;
     };
     let given = &text[value.clone()];
+    let has = |of: fn(&u8) -> bool| given.bytes().any(|b| of(&b));
+    // "Authorization: Bearer authentication is required", and `ACCESS_TOKEN`.
+    let is_in_sentence = || {
+        given.bytes().all(|b| b.is_ascii_lowercase())
+            && text[value.end..]
+                .strip_prefix(' ')
+                .is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_lowercase()))
+    };
+    let may_be_any = || is_named && !is_in_sentence() && name_of(given).is_none();
     let is_secret = given.len() >= 8
         && !is_placeholder(given)
         && !is_code(given)
         && given.bytes().all(|b| b.is_ascii_graphic())
-        && (given.bytes().any(|b| b.is_ascii_digit())
-            && given.bytes().any(|b| b.is_ascii_alphabetic())
-            || given.ends_with('='));
+        && (has(u8::is_ascii_digit) && has(u8::is_ascii_alphabetic)
+            || given.ends_with('=')
+            || is_unlike_words(given)
+            || may_be_any());
     is_secret.then(|| word_after(text, value_at))
 }
 
@@ -149,6 +165,8 @@ struct Separator {
     needs_quotes: bool,
     /// Whether `&` ends the value, as in the query of a URL.
     is_in_query: bool,
+    /// Whether the name begins a form or a query, or a part of it: `"password=…"`.
+    is_in_form: bool,
 }
 
 /// What stands between the identifier from `start` to `at` and its value. `None` if the identifier has no value.
@@ -179,6 +197,7 @@ fn separator(text: &str, start: usize, at: usize, name: Name) -> Option<Separato
             is_close: value == spaced + length,
             needs_quotes,
             is_in_query: before.len() == start && before.ends_with(['?', '&']),
+            is_in_form: is_equals && text[..start].ends_with(['?', '&', '"', '\'']),
         }
     };
     // `key="password" value="…"` in XML, `name: PASSWORD` and `value: …` in YAML, and `<password>…</password>`.
@@ -343,17 +362,23 @@ fn value_at(text: &str, name: Name, separator: &Separator) -> Option<Range<usize
     // `PASSWORD=… command`
     let before = text[..next].strip_suffix('=').unwrap_or_default();
     let is_variable = before.ends_with(|c: char| c.is_ascii_uppercase());
-    let is_alone = ends_line || is_variable || rest[end..].starts_with('<');
+    let is_alone = ends_line
+        || is_variable
+        || rest[end..].starts_with('<')
+        || separator.is_in_form && rest[end..].starts_with(['&', '"', '\'']);
     let is_secret = match name {
         Name::Password => {
             value.len() >= 4
                 && (has_mixture(value)
+                    || is_unlike_words(value)
                     || value.len() >= 6
                         && is_alone
                         && (separator.is_equals && separator.is_close || !is_description(value)))
         }
         Name::Key => {
-            value.len() >= 8 && looks_like_key(value) && (separator.is_equals || has_mixture(value))
+            value.len() >= 8
+                && looks_like_key(value)
+                && (separator.is_equals || has_mixture(value) || is_unlike_words(value))
         }
         Name::Other => is_strong(value),
     };

@@ -13,6 +13,7 @@ pub(super) fn find(text: &str) -> Vec<Secret> {
     for (offset, line) in lines(text) {
         let passwords = arguments(line)
             .into_iter()
+            .chain(htpasswd(line))
             .chain(piped(line))
             .chain(netrc(line))
             .chain(pgpass(line))
@@ -30,8 +31,22 @@ pub(super) fn find(text: &str) -> Vec<Secret> {
     found
 }
 
+/// Programs with the password in `-pX`.
+const PASSWORD_PROGRAMS: &[&str] = &[
+    "mysql",
+    "mysqldump",
+    "mysqladmin",
+    "mariadb",
+    "mariadb-dump",
+    "sshpass",
+    "7z",
+    "7za",
+    "rar",
+    "unrar",
+];
+
 /// Passwords after flags that do not name them: `sshpass -p X`, `redis-cli -a X`, `mysql -pX`, `curl -u user:X`,
-/// `curl -sSu user:X`, `http -a user:X`, `htpasswd -b FILE USER X`.
+/// `curl -sSu user:X`, `http -a user:X`.
 fn arguments(line: &str) -> Vec<Range<usize>> {
     let programs = LazyCell::new(|| {
         line.split([' ', '\t', '/', '`', '$', '(', '"', '\''])
@@ -53,11 +68,12 @@ fn arguments(line: &str) -> Vec<Range<usize>> {
             "-N" => called(&["ssh-keygen"]),
             "-pw" => called(&["plink", "pscp", "psftp"]),
             "-w" => called(&["ldapsearch", "ldapadd", "ldapmodify"]),
+            "--oauth2-bearer" => true,
             _ => false,
         };
         let user_at = match flag {
-            "-u" | "--user" => Some(after),
-            "-U" => called(&["smbclient", "rpcclient"]).then_some(after),
+            "-u" | "--user" | "--proxy-user" => Some(after),
+            "-U" if !called(&["curl"]) => called(&["smbclient", "rpcclient"]).then_some(after),
             "-a" => called(&["http", "https", "xh", "xhs"]).then_some(after),
             _ if called(&["curl"]) => flag_of_user(flag).map(|length| start + length),
             _ => None,
@@ -73,27 +89,13 @@ fn arguments(line: &str) -> Vec<Range<usize>> {
                     found.push(value.start + sign + 1..value.end);
                 }
             }
-        } else if flag == "-b" && called(&["htpasswd"]) {
-            let user = word_after(line, word_after(line, after).end);
-            found.push(argument_after(line, user.end));
-        } else if flag.starts_with("-p")
-            && flag.len() > 2
-            && called(&[
-                "mysql",
-                "mysqldump",
-                "mysqladmin",
-                "mariadb",
-                "mariadb-dump",
-                "sshpass",
-                "7z",
-                "7za",
-                "rar",
-                "unrar",
-            ])
-        {
-            // `-p` alone asks for the password.
+        } else if flag.starts_with("-p") && flag.len() > 2 && is_of_password_program(line, start) {
             let value = argument_after(line, start + 2);
-            if value.start <= start + 3 && has_mixture(&line[value.clone()]) {
+            // `docker run --name mysql -p3306:3306`
+            let given = &line[value.clone()];
+            let is_port =
+                given.contains(':') && given.bytes().all(|b| b.is_ascii_digit() || b == b':');
+            if value.start <= start + 3 && !is_port {
                 found.push(value);
             }
         }
@@ -101,9 +103,55 @@ fn arguments(line: &str) -> Vec<Range<usize>> {
     found
 }
 
-/// The length of a flag of curl up to the end of its `u`, after which the user stands: `-u`, `-sSu`, `-uann:X`.
+/// Whether the flag at `at` is the first `-p…` after a program whose `-p` has a password, in the same command.
+fn is_of_password_program(line: &str, at: usize) -> bool {
+    const BEFORE_COMMAND: [char; 3] = ['|', ';', '&'];
+    for word in line[..at].split_whitespace().rev() {
+        let mut parts = word.rsplit(|c: char| BEFORE_COMMAND.contains(&c) || "/`('\"".contains(c));
+        if parts
+            .next()
+            .is_some_and(|name| PASSWORD_PROGRAMS.contains(&name))
+        {
+            return true;
+        }
+        if word.starts_with("-p") || word.contains(BEFORE_COMMAND) {
+            return false;
+        }
+    }
+    false
+}
+
+/// The last argument of `htpasswd -b FILE USER X`, and of `htpasswd -nb USER X`.
+fn htpasswd(line: &str) -> Option<Range<usize>> {
+    let program = line
+        .match_indices("htpasswd ")
+        .map(|(at, name)| at + name.len())
+        .find(|at| line[*at..].trim_start().starts_with('-'))?;
+    let (mut has_password, mut arguments, mut is_value) = (false, 2, false);
+    for (start, word) in words(&line[program..]) {
+        if std::mem::take(&mut is_value) {
+            continue;
+        }
+        if let Some(flags) = word.strip_prefix('-') {
+            has_password |= flags.contains('b');
+            arguments -= usize::from(flags.contains('n'));
+            // The cost and the rounds have a value.
+            is_value = flags.ends_with(['C', 'r']);
+        } else if matches!(word, "|" | "&&" | ";") {
+            return None;
+        } else if arguments > 1 {
+            arguments -= 1;
+        } else {
+            let user_end = program + start + word.len();
+            return has_password.then(|| argument_after(line, user_end));
+        }
+    }
+    None
+}
+
+/// The length of a flag of curl up to the end of its `u` or `U`, after which the user stands: `-u`, `-sSu`, `-uann:X`.
 fn flag_of_user(flag: &str) -> Option<usize> {
-    let at = flag.find('u')?;
+    let at = flag.find(['u', 'U'])?;
     let others = flag[..at].strip_prefix('-')?;
     let have_no_value = others.bytes().all(|b| b"fgiklnsvGILNOS".contains(&b));
     have_no_value.then_some(at + 1)
@@ -182,12 +230,20 @@ fn wifi(line: &str) -> Option<Range<usize>> {
     Some(start..end)
 }
 
-/// Lines of `.pgpass`: `host:port:database:user:password`.
+/// Lines of `.pgpass`: `host:port:database:user:password`. The host may be an IPv6 address in brackets.
 fn pgpass(line: &str) -> Vec<Range<usize>> {
     let mut found = Vec::new();
-    for (start, word) in words(line) {
-        let fields: Vec<&str> = word.splitn(5, ':').collect();
-        let [host, port, database, user, password] = fields[..] else {
+    for (_, word) in words(line) {
+        let word = word.trim_matches(['"', '\'', '`']);
+        let host_end = match word.starts_with('[') {
+            true => word.find("]:").map(|at| at + 1),
+            false => word.find(':').filter(|at| *at > 0),
+        };
+        let Some(host_end) = host_end else {
+            continue;
+        };
+        let fields: Vec<&str> = word[host_end + 1..].splitn(4, ':').collect();
+        let [port, database, user, password] = fields[..] else {
             continue;
         };
         let is_name = |name: &str| {
@@ -197,13 +253,11 @@ fn pgpass(line: &str) -> Vec<Range<usize>> {
         };
         let is_port = port == "*"
             || (2..=5).contains(&port.len()) && port.bytes().all(|b| b.is_ascii_digit());
-        if !host.is_empty()
-            && is_port
-            && is_name(database)
-            && is_name(user)
-            && has_mixture(password)
-        {
-            let end = start + word.len();
+        // A short number may be that of a line.
+        let is_password =
+            has_mixture(password) || password.len() >= 4 && !(2..=3).contains(&port.len());
+        if is_port && is_name(database) && is_name(user) && is_password {
+            let end = password.as_ptr() as usize - line.as_ptr() as usize + password.len();
             found.push(end - password.len()..end);
         }
     }

@@ -3,7 +3,7 @@
 use super::found::{Secret, lines, words};
 use super::values::{
     has_mixture, is_base32, is_code, is_description, is_grouped, is_placeholder, is_random,
-    looks_like_key,
+    is_strong, is_unlike_words, looks_like_key,
 };
 
 /// Words for a password. What follows them may be one, and a random string near them counts as a secret.
@@ -142,7 +142,8 @@ fn beside_words(text: &str) -> Vec<Secret> {
                 // A long random string before the word: `echo X # the private key`.
                 let secret_before = |(place, word): &(usize, &str)| {
                     let is_hash = word.bytes().all(|b| b.is_ascii_hexdigit());
-                    let is_secret = word.len() >= 32 && (is_random(word) || is_base32(word));
+                    let is_long = word.len() >= 32 && (is_random(word) || is_base32(word));
+                    let is_secret = is_long || is_strong(word) && is_unlike_words(word);
                     (is_secret && !is_hash && !is_placeholder(word)).then_some(Secret {
                         range: *place..place + word.len(),
                         kind: "secret",
@@ -254,12 +255,18 @@ fn after_unspaced_words(text: &str) -> Vec<Secret> {
                 '是', '为', '為', 'は', '는', '은', '：', ':', '=', ' ', '"', '\'', '“', '「', '‘',
                 '`',
             ]);
-            let start = text.len() - value.len();
+            let is_described = value.len() < after.len();
+            let line = next_line(value).filter(|_| is_described);
+            let is_alone = line.is_some();
+            let value = line.unwrap_or(value);
+            let start = value.as_ptr() as usize - text.as_ptr() as usize;
             let end = value
                 .find(|c: char| !c.is_ascii_graphic() || matches!(c, '"' | '\'' | '`' | ',' | ';'))
                 .unwrap_or(value.len());
             let value = value[..end].trim_end_matches('.');
-            if value.len() >= 4 && has_mixture(value) && !is_placeholder(value) {
+            let is_word = is_alone && value.len() >= 6 && !is_description(value);
+            let is_secret = value.len() >= 4 && has_mixture(value) || is_word;
+            if is_secret && !is_placeholder(value) {
                 found.push(Secret {
                     range: start..start + value.len(),
                     kind: "password",
@@ -268,4 +275,14 @@ fn after_unspaced_words(text: &str) -> Vec<Secret> {
         }
     }
     found
+}
+
+/// If nothing else stands in the line in which the text begins, the next line that is not blank, if it is one word.
+fn next_line(text: &str) -> Option<&str> {
+    let rest = text
+        .trim_start_matches([' ', '\t', '\r'])
+        .strip_prefix('\n')?;
+    let line = rest.trim_start().lines().next()?.trim();
+    let is_word = !line.contains(char::is_whitespace);
+    is_word.then(|| line.trim_matches(['"', '\'', '`']))
 }

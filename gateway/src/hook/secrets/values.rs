@@ -42,8 +42,82 @@ pub(super) fn looks_like_key(value: &str) -> bool {
             && letters
             && (digits >= 2
                 || is_random(value)
+                || is_unlike_words(value)
                 || is_base32(value)
                 || value.len() >= 32 && is_mixed && digits > 0)
+}
+
+/// For each letter from `a` to `z` the letters that follow it in words, by the words of many programs and manuals.
+const FOLLOWING: [&str; 26] = [
+    "bcdfgiklmnprstuvwxy",
+    "aceijlorstuy",
+    "acdefhiklmorstuy",
+    "adeilorsuvwy",
+    "abcdefghilmnopqrstuvwxy",
+    "adefgilorstuy",
+    "aeghilnorsu",
+    "aeimortu",
+    "abcdefgklmnoprstvxz",
+    "aeos",
+    "aeis",
+    "acdefilopstuvy",
+    "abeimopsu",
+    "acdefgiklmnoprstuvwy",
+    "abcdefgiklmnoprstuvwx",
+    "acehiloprstuy",
+    "lu",
+    "abcdefgiklmnoprstuvwy",
+    "acefhiklmnopqstuwy",
+    "acdefhilmoprstuwy",
+    "abcdefgilmnoprst",
+    "aeio",
+    "aehinors",
+    "aceipt",
+    "eimnopst",
+    "aei",
+];
+
+/// Whether a value of at least eight letters and digits mixes lower case with capitals or letters with digits, and
+/// differs from words in camelCase, snake_case or with a number: it has letters that rarely follow each other, a part
+/// of two consonants, a digit before a letter in lower case, or the `=` at the end of base64.
+pub(super) fn is_unlike_words(value: &str) -> bool {
+    let bytes = value.as_bytes();
+    let has = |of: fn(&u8) -> bool| bytes.iter().any(of);
+    let is_mixed = has(u8::is_ascii_lowercase) && has(u8::is_ascii_uppercase)
+        || has(u8::is_ascii_digit) && has(u8::is_ascii_alphabetic);
+    let follows = |first: u8, second: u8| {
+        let letter = char::from(second.to_ascii_lowercase());
+        FOLLOWING
+            .get(usize::from(first.to_ascii_lowercase().wrapping_sub(b'a')))
+            .is_some_and(|letters| letters.contains(letter))
+    };
+    let is_odd = |at: usize| {
+        let (first, second) = (bytes[at], bytes[at + 1]);
+        match (first, second) {
+            (b'A'..=b'Z', b'A'..=b'Z') => false,
+            // A part of two letters that is no word: `XkB`, but not `InB`.
+            (b'a'..=b'z', b'A'..=b'Z') => {
+                at > 0
+                    && !bytes[at - 1].is_ascii_lowercase()
+                    && !bytes[at - 1..=at]
+                        .iter()
+                        .any(|b| b"aeiouyAEIOUY".contains(b))
+            }
+            (b'0'..=b'9', b'a'..=b'z') => true,
+            _ if first.is_ascii_alphabetic() && second.is_ascii_alphabetic() => {
+                !follows(first, second)
+            }
+            _ => false,
+        }
+    };
+    bytes.len() >= 8
+        && is_mixed
+        // `dbPasswd` is the name of a variable.
+        && name_of(value).is_none()
+        && bytes
+            .iter()
+            .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-' | b'+' | b'/' | b'='))
+        && (bytes.ends_with(b"=") && bytes.len().is_multiple_of(4) || (0..bytes.len() - 1).any(is_odd))
 }
 
 /// Whether a value may be the seed of one-time passwords (RFC 4648, RFC 6238).
