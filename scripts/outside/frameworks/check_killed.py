@@ -44,8 +44,8 @@ async def fill(address, killed):
         await call
         # The next kill comes after some calls since the service was ready again, so that no call meets too many kills.
         since = since + 1 if asked == happened else 0
-        if since == BATCHES * 3 // (KILLS + 1) and asked < KILLS:
-            asked += 1
+        if since >= BATCHES * 3 // (KILLS + 1) and asked < KILLS:
+            since, asked = 0, asked + 1
             kills.release()
 
     def batch(number):
