@@ -40,6 +40,9 @@ const FRAGMENTATION_WEIGHT: f64 = 0.3;
 const LEAD_WEIGHT: f64 = 0.05;
 /// Limits of the weight of full-text scores in [`Fused::blend`].
 const BLEND_FTS_WEIGHTS: (f64, f64) = (0.1, 0.9);
+/// The full-text score for which an entry without the query's words stands, as a share of the last hit's score. With 0,
+/// answers in long chats whose words are common would move up too far.
+const NOT_FOUND: f64 = 0.5;
 /// Number of the best hits of a ranking from which the lead of the first is computed.
 const CROWD: usize = 64;
 /// Rankings with fewer hits have no lead.
@@ -101,8 +104,9 @@ pub(super) fn fuse(ranking: &Ranking, fusion: Fusion, fragmentation: f64) -> Vec
         let fts = &ranking.fts[part_of(ranking.fts.len())];
         let semantic = &ranking.semantic[part_of(ranking.semantic.len())];
         let first = i64::try_from(bounds[0]).unwrap_or(0) + 1;
+        let capacity = bounds[1] - bounds[0];
         fused.extend(
-            fuse_part(fts, semantic, first, fusion, fts_weight)
+            fuse_part(fts, semantic, first, capacity, fusion, fts_weight)
                 .into_iter()
                 .filter(|entry| seen.insert(entry.id)),
         );
@@ -155,12 +159,13 @@ fn lead(scores: impl Iterator<Item = f64>) -> f64 {
     }
 }
 
-/// Fuses one part of each ranking. The parts begin at rank `first`. `blend_fts_weight` is the weight of full-text
-/// scores in the blend.
+/// Fuses one part of each ranking. The parts begin at rank `first` and have at most `capacity` hits.
+/// `blend_fts_weight` is the weight of full-text scores in the blend.
 fn fuse_part(
     fts: &[FtsHit],
     semantic: &[SemanticHit],
     first: i64,
+    capacity: usize,
     fusion: Fusion,
     blend_fts_weight: f64,
 ) -> Vec<Fused> {
@@ -173,7 +178,13 @@ fn fuse_part(
         let entry = entries.entry(found.id).or_insert(Fused::of(found.id));
         (entry.semantic_rank, entry.semantic) = (Some(rank), Some(*found));
     }
-    let scaled_fts = scale(fts.iter().map(|found| found.score));
+    // The entries that full text did not find count as 0. If it found fewer than the part holds, the last of them has
+    // some of the query's words, and the others have none.
+    let floor = fts
+        .last()
+        .filter(|_| fts.len() < capacity)
+        .map(|last| NOT_FOUND * last.score);
+    let scaled_fts = scale(fts.iter().map(|found| found.score).chain(floor));
     // A smaller distance is a better score.
     let scaled_semantic = scale(semantic.iter().map(|found| -found.distance));
     let mut fused: Vec<Fused> = entries.into_values().collect();
@@ -270,6 +281,19 @@ mod tests {
     }
 
     #[test]
+    fn the_last_hit_of_full_text_scores_more_than_what_it_did_not_find() {
+        let semantic: Vec<i64> = (3..100).collect();
+        for fusion in [RRF, Fusion::Convex] {
+            let fused = fuse(&ranking(&[1, 2], &semantic), fusion, 0.0);
+            let blend = |id| fused.iter().find(|entry| entry.id == id).unwrap().blend;
+            assert!(blend(2) > blend(95), "{fusion:?}");
+        }
+        let convex = fuse(&ranking(&[1, 2], &semantic), Fusion::Convex, 0.0);
+        let place = |id| convex.iter().position(|entry| entry.id == id).unwrap();
+        assert!(place(2) < place(95));
+    }
+
+    #[test]
     fn reciprocal_ranks_are_summed_exactly() {
         let fused = fuse(&ranking(&[7, 8], &[8, 9]), RRF, 0.0);
         let scores: Vec<(i64, f64)> = fused.iter().map(|entry| (entry.id, entry.score)).collect();
@@ -326,8 +350,12 @@ mod tests {
     #[test]
     fn a_convex_sum_weighs_scaled_scores() {
         let fused = fuse(&ranking(&[7, 8], &[8, 9]), Fusion::Convex, 0.0);
-        let scores: Vec<(i64, f64)> = fused.iter().map(|entry| (entry.id, entry.score)).collect();
-        assert_eq!(scores, [(7, 0.6), (8, 0.4), (9, 0.0)]);
+        let score = |id| fused.iter().find(|entry| entry.id == id).unwrap().score;
+        // The scores of full text are 10 and 5. An entry without the words stands for 2.5.
+        let last = (5.0 - 2.5) / (10.0 - 2.5);
+        for (id, expected) in [(7, 0.6), (8, 0.6 * last + 0.4), (9, 0.0)] {
+            assert!((score(id) - expected).abs() < 1e-12, "{id}");
+        }
     }
 
     #[test]
@@ -336,7 +364,7 @@ mod tests {
         let blends = |fusion| {
             let mut blends: Vec<(i64, f64)> = fuse(&both, fusion, 0.0)
                 .iter()
-                .map(|entry| (entry.id, entry.blend))
+                .map(|entry| (entry.id, (entry.blend * 1e9).round() / 1e9))
                 .collect();
             blends.sort_unstable_by_key(|(id, _)| *id);
             blends

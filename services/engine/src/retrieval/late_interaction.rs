@@ -39,6 +39,10 @@ use crate::access::Caller;
 const FUNCTION_WORD_WEIGHT: f64 = 0.1;
 /// Minimum weight of any other word. A word that occurs in few candidates has a weight of about 1.
 const MIN_WORD_WEIGHT: f64 = 0.3;
+/// What is left of the similarity of an identifier's tokens to a text without it. An identifier is a word with a digit
+/// that the tokenizer breaks into pieces, such as the hash of a commit. Not 0, because only a part of a long text is
+/// compared.
+const OTHER_IDENTIFIER: f32 = 0.5;
 /// Number of tokens encoded at a time, except for a single longer text. After each piece, the number of tokens that fit
 /// into the remaining budget is estimated again, and other searches can run.
 const PIECE_TOKENS: usize = 256;
@@ -87,7 +91,9 @@ impl Retrieval {
             .collect();
         excerpts.sort_unstable_by_key(|excerpt| place.get(&excerpt.id).copied());
         let words = QueryWords::of(query, &excerpts, &self.analyzer);
-        let weights = words.token_weights(&active, query, &query_tokens);
+        let starts = token_starts(&active, query, &query_tokens);
+        let weights = words.token_weights(&starts);
+        let identifiers = words.identifiers(query, &starts);
         let (coverage, query_words) = (words.coverage(), words.weights.len());
         let absent_words = words.absent();
         let questions = if self.reranking.context_weight > 0.0 {
@@ -151,6 +157,8 @@ impl Retrieval {
         let comparison = Comparison {
             query_tokens,
             weights,
+            identifiers,
+            found: words.found,
             excerpts,
             codes,
             context_weight: self.reranking.context_weight,
@@ -211,21 +219,32 @@ impl QueryWords {
         }
     }
 
-    /// The weight of each token of the query.
-    fn token_weights(&self, active: &ActiveModel, query: &str, tokens: &TokenVectors) -> Vec<f64> {
-        let weight = |start: &usize| {
+    /// The weight of each token of the query, whose words begin at these bytes.
+    fn token_weights(&self, starts: &[Option<usize>]) -> Vec<f64> {
+        let weight = |start: &Option<usize>| {
+            let Some(start) = start else { return 0.0 };
             let word = self.words.iter().find(|word| word.range.contains(start));
             word.and_then(|word| self.weights.get(&word.stem))
                 .copied()
                 .unwrap_or(FUNCTION_WORD_WEIGHT)
         };
-        let starts = active.embedder.token_starts(query);
-        // The model may prepend a prefix to the query. The weight of its tokens is 0.
-        let prefix = tokens.ids.len().saturating_sub(starts.len());
-        let mut weights = vec![0.0; prefix];
-        weights.extend(starts.iter().map(weight));
-        weights.truncate(tokens.ids.len());
-        weights
+        starts.iter().map(weight).collect()
+    }
+
+    /// The tokens of the query's identifiers: the place of each token, and the stem of its word.
+    fn identifiers(&self, query: &str, starts: &[Option<usize>]) -> Vec<(usize, String)> {
+        let mut identifiers = Vec::new();
+        for word in &self.words {
+            let text = query.get(word.range.clone()).unwrap_or_default();
+            let is_in_it = |start: Option<usize>| start.is_some_and(|at| word.range.contains(&at));
+            let places: Vec<usize> = (0..starts.len())
+                .filter(|place| is_in_it(starts[*place]))
+                .collect();
+            if places.len() > 1 && text.contains(|c: char| c.is_ascii_digit()) {
+                identifiers.extend(places.into_iter().map(|place| (place, word.stem.clone())));
+            }
+        }
+        identifiers
     }
 
     /// The part of each text that is encoded if there is no time for all of it.
@@ -377,6 +396,10 @@ struct Comparison {
     query_tokens: Arc<TokenVectors>,
     /// The weight of each token of the query.
     weights: Vec<f64>,
+    /// The places of the query's tokens that are pieces of identifiers, each with the stem of its word.
+    identifiers: Vec<(usize, String)>,
+    /// For each candidate, the stems of the query's words that it has.
+    found: HashMap<i64, BTreeSet<String>>,
     /// The candidates. Their texts are not used.
     excerpts: Vec<Excerpt>,
     /// The token vectors, by entry.
@@ -389,11 +412,13 @@ impl Comparison {
     /// The score, 0 to 1, of each candidate with token vectors.
     fn run(self) -> HashMap<i64, f64> {
         let turn = |excerpt: Excerpt| {
+            let codes = self.codes.get(&excerpt.id)?;
+            let mut similarities = codes.best_similarities(&self.query_tokens);
+            if let Some(found) = self.found.get(&excerpt.id) {
+                compare_identifiers(&mut similarities, &self.identifiers, found);
+            }
             Some(Turn {
-                similarities: self
-                    .codes
-                    .get(&excerpt.id)?
-                    .best_similarities(&self.query_tokens),
+                similarities,
                 id: excerpt.id,
                 thread_id: excerpt.thread_id,
                 source: excerpt.source,
@@ -406,6 +431,34 @@ impl Comparison {
             .map(|(id, similarities)| (id, score(&similarities, &self.weights)))
             .collect()
     }
+}
+
+/// Compares identifiers as wholes: the pieces of one match fully if the text has it. Its pieces are also similar to those
+/// of other identifiers, which says nothing.
+fn compare_identifiers(
+    similarities: &mut [f32],
+    identifiers: &[(usize, String)],
+    found: &BTreeSet<String>,
+) {
+    for (place, stem) in identifiers {
+        if let Some(similarity) = similarities.get_mut(*place) {
+            *similarity = if found.contains(stem) {
+                1.0
+            } else {
+                OTHER_IDENTIFIER * *similarity
+            };
+        }
+    }
+}
+
+/// The byte of the query at which each token begins. `None` for the tokens of a prefix that the model prepends.
+fn token_starts(active: &ActiveModel, query: &str, tokens: &TokenVectors) -> Vec<Option<usize>> {
+    let starts = active.embedder.token_starts(query);
+    let prefix = tokens.ids.len().saturating_sub(starts.len());
+    let mut all = vec![None; prefix];
+    all.extend(starts.into_iter().map(Some));
+    all.truncate(tokens.ids.len());
+    all
 }
 
 /// The vectors of the query's tokens. They are created here if only the full-text retriever ran, if the provider
@@ -590,6 +643,34 @@ mod tests {
         );
         // A text that does not fit ends the encoding. A shorter text with a worse rank is not encoded instead.
         assert_eq!(encoded(&active, 600, &[180, 180, 270, 9]).await.0, [0, 1]);
+    }
+
+    #[test]
+    fn an_identifier_is_compared_as_a_whole() {
+        let query = "commit 0203166 of 2024";
+        let analyzer = Analyzer::new(context_text::Language::English);
+        let words = QueryWords::of(query, &[], &analyzer);
+        // A prefix, "commit", three pieces of the hash, "of" and "2024".
+        let starts = [
+            None,
+            Some(0),
+            Some(7),
+            Some(9),
+            Some(12),
+            Some(15),
+            Some(18),
+        ];
+        let identifiers = words.identifiers(query, &starts);
+        let places: Vec<usize> = identifiers.iter().map(|(place, _)| *place).collect();
+        assert_eq!(places, [2, 3, 4]);
+        let compared = |found: &[&str]| {
+            let mut similarities = [0.8; 7];
+            let found = found.iter().map(ToString::to_string).collect();
+            compare_identifiers(&mut similarities, &identifiers, &found);
+            similarities
+        };
+        assert_eq!(compared(&["0203166"]), [0.8, 0.8, 1.0, 1.0, 1.0, 0.8, 0.8]);
+        assert_eq!(compared(&["commit"]), [0.8, 0.8, 0.4, 0.4, 0.4, 0.8, 0.8]);
     }
 
     #[test]
