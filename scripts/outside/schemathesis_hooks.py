@@ -43,7 +43,8 @@ def stream_begins_with_opened(_context, response, case):
         pause, opened = (dict(line.split(": ", 1) for line in block.splitlines()) for block in response.text.strip().split("\n\n"))
         assert pause == {"retry": "1000"}, pause
         assert opened["event"] == "opened" and json.loads(opened["data"])["revision"] >= 0, opened
-        resumes = "Last-Event-ID" in (case.headers or {})
+        # An empty id means none.
+        resumes = bool((case.headers or {}).get("Last-Event-ID"))
         wants_snapshot = str((case.query or {}).get("snapshot")).lower() == "true"
         assert ("id" in opened) != (wants_snapshot and not resumes), opened
 
